@@ -19,6 +19,7 @@ from assay.dataset.external import ExternalFacts, NamedFound
 from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.warnings import NO_DATA, NOT_KNOWN, PLAN_AFTER
 from assay.package.archive import unpack
+from assay.pipeline import external
 from assay.pipeline.external import take
 from assay.pipeline.project import Project
 from assay.stages.post_eval import search_named
@@ -276,3 +277,17 @@ def test_who_asks_for_the_steps_of_it_is_told_that_there_are_none(copy: Path) ->
     params: Params = Project.open(copy).params
     with pytest.raises(AssayError, match="train.kind: external"):
         params.train.steps  # noqa: B018
+
+
+def test_an_adapter_with_a_template_of_its_own_is_told_that_it_is_not_used(
+    copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(external, "complain", said.append)
+    sha256, template = brought(copy), copy / FOLDER / "chat_template.jinja"
+    template.write_text((copy / "models/base/chat_template.jinja").read_text() + "\n")
+    _taken(copy, sha256=sha256)
+    assert not any("chat_template.jinja" in each for each in said)
+    template.write_text("{{ messages[0].content }}")
+    _taken(copy, sha256=sha256)
+    assert any("chat_template.jinja beside the adapter is not the base's" in each for each in said)

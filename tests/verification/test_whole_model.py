@@ -15,6 +15,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from assay.cli.runs import digest
+from assay.core import console
 from assay.core.errors import AssayError
 from assay.core.records import Episode
 from assay.core.storage.json import read_record, read_records, write_json
@@ -22,13 +24,16 @@ from assay.dataset.external import ExternalFacts
 from assay.evaluation.measures import mean_of
 from assay.evidence.claim.claim import Claim
 from assay.package import verify as plain
+from assay.package.archive import unpack
 from assay.pipeline.external import brought_digest, take
 from assay.pipeline.policies import open_policy
 from assay.pipeline.project import Project
 from assay.policy.digests import digest_folder
 from assay.stages import package
+from assay.tools.sweep.sources import open_source
 from assay.tools.verify import VerifyRequest, verified
 from assay.verify.checks import Check
+from assay.verify.levels import all_levels
 from tests.verification.external_run import settings
 from tests.verification.made_lock import lock
 from tests.verification.whole_run import ADAPTER, WHOLE, adapted, judged, saved, small_project
@@ -212,6 +217,10 @@ def _no_number(tensors: dict[str, torch.Tensor]) -> None:
     tensors["model.norm.weight"][3] = float("nan")
 
 
+def _endless(tensors: dict[str, torch.Tensor]) -> None:
+    tensors["model.norm.weight"][3] = -float("inf")
+
+
 def _less(tensors: dict[str, torch.Tensor]) -> None:
     del tensors["model.layers.0.mlp.up_proj.weight"]
 
@@ -287,6 +296,7 @@ def _the_base(folder: Path) -> None:
         (_index_outside, "none of the model's files"),
         (_pickle, "pytorch_model.bin, a pickle"),
         (_changed(_no_number), "NaN or Inf in model.norm.weight"),
+        (_changed(_endless), "NaN or Inf in model.norm.weight"),
         (_changed(_less), "none of model.layers.0.mlp.up_proj.weight, which would be made up"),
         (_changed(_whole_numbers), "torch.int8"),
         (_changed(_wider), "a model that can be loaded"),
@@ -347,3 +357,56 @@ def test_a_whole_model_is_not_merged(merged: Project) -> None:
 
     with pytest.raises(AssayError, match="a whole model that was brought"):
         weights_of(merged)
+
+
+def test_the_command_prints_what_the_settings_need(ready: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(console, "say", said.append)
+    for name, kind in ((ADAPTER, "a LoRA adapter"), (WHOLE, "a whole model, Qwen3ForCausalLM with 23,936")):
+        digest(ready / name)
+        sha256, _, told = said[-1].partition("  ")
+        assert sha256 == brought_digest(ready / name)[1] and kind in told
+    with pytest.raises(AssayError, match="in it adapter, whole"):
+        digest(ready / "elsewhere")
+
+
+def test_a_project_with_a_whole_model_has_no_checkpoints_to_sweep(merged: Project) -> None:
+    with pytest.raises(AssayError, match="train.kind: external"):
+        open_source(merged.root, merged.root)
+
+
+def _told(root: Path, **other: Any) -> None:
+    path = root / "evidence/results/train/train.json"
+    facts = json.loads(path.read_text())
+    facts["whole"] = None if "whole" in other else facts["whole"] | other
+    write_json(path, facts)
+
+
+def _another_model(root: Path) -> None:
+    path = root / "evidence/results/train/train.json"
+    facts = json.loads(path.read_text())
+    write_json(path, facts | {"policy_digest": facts["base_digest"]})
+
+
+def _weights_of_it(root: Path) -> None:
+    (root / "models/adapter").mkdir()
+    shutil.copy(root / "models/base/model.safetensors", root / "models/adapter/model.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("change", "caught"),
+    [
+        (lambda root: _told(root, parameters=7_000_000_000), {("V1", "claim")}),
+        (lambda root: _told(root, whole=None), {("V1", "claim"), ("V3", "adapter"), ("V3", "weights")}),
+        (_another_model, {("V3", "base and adapter"), ("V3", "policies")}),
+        (_weights_of_it, {("V3", "names"), ("V1", "documents")}),
+    ],
+)
+def test_what_was_changed_is_caught(
+    change: Change, caught: set[tuple[str, str]], merged: Project, tmp_path: Path
+) -> None:
+    root = tmp_path / "unpacked"
+    unpack(merged.root / "dist/assay-package.tar", root)
+    change(root)
+    found = all_levels(root, tmp_path / "work", processes=1)
+    assert caught <= {(each.level, each.name) for each in found if each.outcome == "failed"}

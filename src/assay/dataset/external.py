@@ -43,6 +43,11 @@ class WholeFacts(Record):
     n_prompts: int = Field(ge=1, description="prompts of train items that both chat templates wrote")
     n_other_prompts: int = Field(ge=0, description="those of which they wrote different texts")
 
+    @property
+    def said(self) -> str:
+        """Its architecture and size."""
+        return f"{self.architecture} with {self.parameters:,} parameters"
+
 
 class ExternalFacts(Record):
     """What was taken in place of a training. Steps, seeds, rewards, alarms and how the checkpoint was chosen are

@@ -6,9 +6,7 @@ Runs where what that server needs is installed (fastapi, uvicorn, openai: all in
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,84 +14,32 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
-import urllib3
-from transformers import LlamaConfig, LlamaForCausalLM
-from transformers.utils.import_utils import is_serve_available
 from typer.testing import CliRunner
 
 from assay.cli import app
 from assay.evaluation.replay import graded_again
-from assay.policy.base import tiny
-from assay.tasks.collider import Collider, ColliderSettings
 from assay.tools.evaluate import EvaluationRequest, prepare
 from tests.house import ROOT
 from tests.tools.served.material import COLLIDER, episodes, facts, write_project
+from tests.tools.served.real_server import MARKS, served, write_model
 
-pytestmark = [
-    pytest.mark.skipif(not is_serve_available(), reason="transformers serve needs fastapi, uvicorn, openai"),
-    pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"),
-]
-TASK = Collider(ColliderSettings(surface="compact", max_turns=8, shaping=0.0, gamma=1.0))
+pytestmark = MARKS
 MODEL = "models/base"
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project with a small untrained Llama: of a Qwen3 that server would read answers as ChatML."""
+    """A project with a model."""
     root = write_project(tmp_path_factory.mktemp("project"))
-    tokenizer = tiny.build_tokenizer(TASK.vocabulary())
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        max_position_embeddings=512,
-        initializer_range=0.3,
-        tie_word_embeddings=True,
-        pad_token_id=tokenizer.pad_token_id,
-        bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
-    )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(3)
-        model = LlamaForCausalLM(config)
-    model.generation_config.do_sample = True  # else that server is greedy at any temperature
-    model.save_pretrained(root / MODEL)
-    tokenizer.save_pretrained(root / MODEL)
+    write_model(root / MODEL, seed=3)
     return root
 
 
 @pytest.fixture(scope="module")
 def url(made: Path) -> Iterator[str]:
     """Where `transformers serve` answers."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    (made / "hub").mkdir()
-    environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": str(made / "hub")}
-    words = ["serve", str(made / MODEL), "--host", "127.0.0.1", "--port", str(port), "--device", "cpu"]
-    log = (made / "serve.log").open("wb")
-    script = shutil.which("transformers") or str(Path(sys.executable).with_name("transformers"))
-    process = subprocess.Popen([sys.executable, script, *words], env=environment, stdout=log, stderr=log)
-    try:
-        limit = time.monotonic() + 180
-        while True:
-            assert process.poll() is None and time.monotonic() < limit, (made / "serve.log").read_text()[
-                -4000:
-            ]
-            try:
-                if urllib3.request("GET", f"http://127.0.0.1:{port}/health", retries=False).status == 200:
-                    break
-            except urllib3.exceptions.HTTPError:
-                time.sleep(0.2)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait(60)
-        log.close()
+    with served(str(made / MODEL), made) as found:
+        yield found
 
 
 @pytest.fixture(autouse=True)

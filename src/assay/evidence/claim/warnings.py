@@ -339,7 +339,7 @@ def whole_said(whole: WholeFacts, other: int, shared: int) -> list[str]:
         other: Items that the two were shown otherwise, in tokens.
         shared: Items that both were shown.
     """
-    sizes = f"{whole.architecture} with {whole.parameters:,} parameters"
+    sizes = whole.said
     if whole.architecture != whole.base_architecture:
         told = (
             f"A whole model was brought, {sizes}, which is no fine-tune of this base ({whole.base_architecture} with"

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from assay.core.counting import counted
 from assay.core.records import TrainFacts
 from assay.dataset.audit_records import BLOCKING, SAID, Audit, Contamination
-from assay.dataset.external import Training
+from assay.dataset.external import Training, whole_of
 from assay.dataset.fingerprint import Fingerprint
 from assay.evidence.formatting import split_word
 from assay.statistics.report import Report
@@ -69,7 +69,9 @@ def run_frame(
 def _training_rows(trained: Training, checkpoint_rule: str) -> list[tuple[str, str]]:
     if not isinstance(trained, TrainFacts):
         told = f"elsewhere, sha256 of what was brought {trained.sha256}; steps and seeds not known"
-        return [("training", told), ("how, as its maker says", trained.how)]
+        whole = whole_of(trained)
+        brought = [] if whole is None else [("brought", f"a whole model, {whole.said}")]
+        return [("training", told), *brought, ("how, as its maker says", trained.how)]
     return [
         ("training", f"GRPO, {counted(trained.steps, 'steps')}, training seed {trained.seed}"),
         (

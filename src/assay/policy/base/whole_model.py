@@ -167,7 +167,8 @@ def _refuse_odd_numbers(file: Path) -> None:
                 found = f"{tensor.dtype} in {name[:80]}"
                 fix = "bring weights that were not quantised"
                 raise PolicyError("float32, bfloat16 or float16", found=found, where=where, fix=fix)
-            if not torch.isfinite(tensor).all():
+            # Its ends are NaN where anything is: a tenth of the time of asking each number
+            if tensor.numel() and not torch.isfinite(torch.stack(torch.aminmax(tensor))).all():
                 found = f"NaN or Inf in {name[:80]}"
                 raise PolicyError("finite weights", found=found, where=where, fix="bring another checkpoint")
 

@@ -206,7 +206,8 @@ def read_ahead(params: Params, task: Task, root: Path) -> Policy | None:
         with untouched():
             model = tiny.build_model(params.base.architecture, tokenizer, 0)
         return Policy(model, tokenizer, Dialogue(tokenizer), "")
-    folder = folder_ahead(params.base, root)
+    # Of a served one nothing is ever here
+    folder = folder_ahead(params.base, root) if isinstance(params.base, PretrainedBase) else None
     if folder is None:
         return None
     from transformers import AutoModelForCausalLM
