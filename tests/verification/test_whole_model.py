@@ -24,6 +24,7 @@ from assay.dataset.external import ExternalFacts
 from assay.evaluation.measures import mean_of
 from assay.evidence.claim.claim import Claim
 from assay.package import verify as plain
+from assay.package.archive import unpack
 from assay.pipeline.external import brought_digest, take
 from assay.pipeline.policies import open_policy
 from assay.pipeline.project import Project
@@ -32,6 +33,7 @@ from assay.stages import package
 from assay.tools.sweep.sources import open_source
 from assay.tools.verify import VerifyRequest, verified
 from assay.verify.checks import Check
+from assay.verify.levels import all_levels
 from tests.verification.external_run import settings
 from tests.verification.made_lock import lock
 from tests.verification.whole_run import ADAPTER, WHOLE, adapted, judged, saved, small_project
@@ -371,3 +373,40 @@ def test_the_command_prints_what_the_settings_need(ready: Path, monkeypatch: pyt
 def test_a_project_with_a_whole_model_has_no_checkpoints_to_sweep(merged: Project) -> None:
     with pytest.raises(AssayError, match="train.kind: external"):
         open_source(merged.root, merged.root)
+
+
+def _told(root: Path, **other: Any) -> None:
+    path = root / "evidence/results/train/train.json"
+    facts = json.loads(path.read_text())
+    facts["whole"] = None if "whole" in other else facts["whole"] | other
+    write_json(path, facts)
+
+
+def _another_model(root: Path) -> None:
+    path = root / "evidence/results/train/train.json"
+    facts = json.loads(path.read_text())
+    write_json(path, facts | {"policy_digest": facts["base_digest"]})
+
+
+def _weights_of_it(root: Path) -> None:
+    (root / "models/adapter").mkdir()
+    shutil.copy(root / "models/base/model.safetensors", root / "models/adapter/model.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("change", "caught"),
+    [
+        (lambda root: _told(root, parameters=7_000_000_000), {("V1", "claim")}),
+        (lambda root: _told(root, whole=None), {("V1", "claim"), ("V3", "adapter"), ("V3", "weights")}),
+        (_another_model, {("V3", "base and adapter"), ("V3", "policies")}),
+        (_weights_of_it, {("V3", "names"), ("V1", "documents")}),
+    ],
+)
+def test_what_was_changed_is_caught(
+    change: Change, caught: set[tuple[str, str]], merged: Project, tmp_path: Path
+) -> None:
+    root = tmp_path / "unpacked"
+    unpack(merged.root / "dist/assay-package.tar", root)
+    change(root)
+    found = all_levels(root, tmp_path / "work", processes=1)
+    assert caught <= {(each.level, each.name) for each in found if each.outcome == "failed"}
