@@ -5,6 +5,9 @@ The logs are those of hack_logs.py and sound_logs.py, written in the forms of fi
 rules were set on other logs before (tests/tools/log_shapes.py), and nothing was moved for these. A log rings
 if the exit code is not 0: AMBER counts.
 
+`later` has 24 logs more (later_logs.py), written when all of this was done; nothing was moved for them either,
+and rewardspy did not see them.
+
 Each log is judged twice, as it is and with its column of success taken out (`without_success`): few trainers
 log success by another measure than what they reward. What is still told from a name then is a reward part
 that is called accuracy, solved or the like.
@@ -12,7 +15,7 @@ that is called accuracy, solved or the like.
 rewardspy (github.com/AvAdiii/rewardspy, MIT) is on no package index that this was run with: pip found no
 version. Its five detectors and their engine were taken from a public copy (HarperZ9/rewardspy, commit below)
 without texts and dashboard, and play each log as `rewardspy audit` does, where `--rewardspy FOLDER` names a
-folder with the package: default window and sensitivity, every completion a record with its parts and its
+folder with the package (without it what it said before is kept): default window and sensitivity, every completion a record with its parts and its
 length in words, every row of a log of means one record. `found` and `false_alarms` count logs at whose end a
 detector still warns, which is its exit code; `ever` counts logs that had any alert.
 
@@ -33,6 +36,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import later_logs
 import pandas as pd
 from hack_logs import HACKS
 from made_logs import MadeLog
@@ -184,6 +188,28 @@ def judge(log: MadeLog, records: Records) -> dict[str, str]:
     return {each.rule: each.level for each in judged.findings}
 
 
+def _later() -> dict[str, Any]:
+    """Return what rings on the logs that were written last, after the rules and the other logs."""
+    result: dict[str, Any] = {}
+    for kind, counted, logs in (
+        ("hacks", "found", later_logs.HACKS),
+        ("clean", "false_alarms", later_logs.CLEAN),
+    ):
+        made = [(log, log.records()) for log in logs]
+        rang = {log.name: judge(log, records) for log, records in made}
+        without = {log.name: judge(replace(log, success=False), records) for log, records in made}
+        result |= {kind: len(logs), counted: sum(map(bool, rang.values()))}
+        result[f"{counted}_without_success"] = sum(map(bool, without.values()))
+        result |= {f"{kind}_rang": rang, f"{kind}_rang_without_success": without}
+    return result
+
+
+def _of_before() -> dict[str, Any]:
+    """Return what rewardspy said when it was there: the same logs come out the same."""
+    told: dict[str, Any] = json.loads(RESULT.read_text("utf-8"))["rewardspy"] if RESULT.exists() else {}
+    return told or {"not_run": NOT_RUN}
+
+
 def main() -> None:
     """Write every log, judge it, and write what rang."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -192,7 +218,7 @@ def main() -> None:
     if peer is not None:
         sys.path.insert(0, str(peer))
     result: dict[str, Any] = {}
-    theirs: dict[str, Any] = {"commit": REWARDSPY_COMMIT} if peer is not None else {"not_run": NOT_RUN}
+    theirs: dict[str, Any] = {"commit": REWARDSPY_COMMIT} if peer is not None else _of_before()
     for kind, counted, logs in (("hacks", "found", HACKS), ("clean", "false_alarms", CLEAN)):
         rang, without, audited = {}, {}, {}
         for log in logs:
@@ -210,6 +236,7 @@ def main() -> None:
             theirs |= {kind: len(logs), counted: sum(bool(each["at_end"]) for each in audited.values())}
             theirs[f"{counted}_ever"] = sum(bool(each["ever"]) for each in audited.values())
             theirs[f"{kind}_rang"] = audited
+    result["later"] = _later()
     RESULT.write_text(json.dumps(result | {"rewardspy": theirs}, indent=1) + "\n", encoding="utf-8")
     print({name: value for name, value in result.items() if isinstance(value, int)})
     print({name: value for name, value in theirs.items() if not isinstance(value, dict)})

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from assay.core.records import Episode, Interval
 from assay.core.seeds import rng
@@ -196,6 +197,18 @@ def test_few_clusters_are_named_with_intervals_and_many_are_one_curve(
     text = words(forest(make_claim(*arms), many))
     assert "gain of each of the scenarios" in text and "scenario-007" not in text
     assert sum(forest_frame(make_claim(*arms), many).iloc[3:]["clusters"]) == 60
+
+
+def test_a_long_name_of_the_clusters_leaves_the_counts_of_the_forest_inside() -> None:
+    arms = arm("base", 0.35, clusters=60), arm("trained", 0.65, clusters=60)
+    claim = make_claim(*arms, make_plan(cluster_name="independent items"))
+    figure = forest(claim, cluster_gains(*arms, "success_rate"))
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    texts = [axes.get_title(loc="right") for axes in figure.axes]
+    assert any(text.startswith("60 independent items:") for text in texts)
+    for axes in figure.axes:
+        assert axes._right_title.get_window_extent(canvas.get_renderer()).x0 >= 0  # type: ignore[attr-defined]
 
 
 def test_every_finding_has_its_numbers_and_says_change_only_where_it_is_shown() -> None:

@@ -154,6 +154,18 @@ def test_a_stage_called_again_asks_anew_and_not_where_only_the_pace_is_another(
     assert Project.open(ready).results("pre_eval.jsonl").read_bytes() == first
 
 
+def test_no_answer_of_one_training_is_taken_for_another_of_the_same_name(
+    server: StandIn, ready: Path
+) -> None:
+    run_stages(ready, ("train", "post_eval"))
+    values = json.loads((ready / "params.yaml").read_text())
+    values["train"]["how"] = "trained again, served under the same name"
+    (ready / "params.yaml").write_text(json.dumps(values))
+    of_tuned = sum(body["model"] == "my-tuned" for _, body in server.asked)
+    run_stages(ready, ("train", "post_eval"))
+    assert sum(body["model"] == "my-tuned" for _, body in server.asked) == 2 * of_tuned
+
+
 def test_another_model_behind_the_same_name_is_refused_where_the_server_shows_it(
     server: StandIn, ready: Path
 ) -> None:

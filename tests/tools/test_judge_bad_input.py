@@ -6,14 +6,24 @@ from __future__ import annotations
 import gzip
 import json
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from assay.core.errors import AssayError
 from assay.tools.judge import lines
 from assay.tools.judge.command import JudgeRequest, judge_files
-from tests.tools.judged_files import as_csv, as_inspect_eval, as_inspect_json, as_jsonl, as_parquet, results
+from tests.tools.judged_files import (
+    as_csv,
+    as_inspect_eval,
+    as_inspect_json,
+    as_jsonl,
+    as_parquet,
+    as_traces,
+    results,
+)
 
 GOOD = [{"item": f"q{k}", "score": k % 2} for k in range(20)]
 LINE = b'{"item": "q0", "score": 1}\n'
@@ -166,6 +176,39 @@ def test_a_log_of_inspect_with_a_damaged_part_is_refused(part: str, tmp_path: Pa
         for name in old.namelist():
             new.writestr(name, b'{"torn' if name == part else old.read(name))
     assert "expected JSON, found Unterminated string" in refused(tmp_path / "after.eval", tmp_path)
+
+
+def test_a_log_of_inspect_with_a_flipped_bit_is_refused(tmp_path: Path) -> None:
+    after = as_inspect_eval(tmp_path / "after.eval", results("after", 0.5))
+    whole = after.read_bytes()
+    for place in (100, 150, 200, 250):
+        after.write_bytes(whole[:place] + bytes([whole[place] ^ 255]) + whole[place + 1 :])
+        assert "expected" in refused(after, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (
+            lambda row: row["traces"][0]["rewards"]["exact"].update(score=float("nan")),
+            "a finite number as exact",
+        ),
+        (lambda row: row["traces"][0]["rewards"]["exact"].pop("weight"), "found one without weight"),
+        (lambda row: row["traces"][0].update(nodes=["x"]), "found one of another shape"),
+        (lambda row: row.update(traces=None), "found one of another shape"),
+        (lambda row: row["traces"].append(row["traces"][0]), "expected rollouts of one agent"),
+    ],
+    ids=["nan", "no weight", "odd nodes", "no traces", "two agents"],
+)
+def test_a_damaged_trace_of_verifiers_is_refused(
+    change: Callable[[dict[str, Any]], object], told: str, tmp_path: Path
+) -> None:
+    path = as_traces(tmp_path / "after.jsonl", results("after", 0.5))
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    change(rows[2])
+    as_jsonl(path, rows)
+    message = refused(path, tmp_path)
+    assert "line 3: expected" in message and told in message
 
 
 def test_rows_of_parquet_are_refused_like_others(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from assay.core.errors import PolicyError
 from assay.core.evidence_files import LOGS, folder_of
 from assay.core.records import Episode
 from assay.core.storage.files import read_bytes, read_text, sha256_bytes, write_bytes, write_folder
-from assay.core.storage.json import write_json
+from assay.core.storage.json import digest, write_json
 from assay.core.storage.locks import hold
 from assay.dataset.external import ExternalFacts
 from assay.dataset.served import Prices, ServedArm, ServedArms, ServedPin
@@ -207,7 +207,10 @@ def served_policy(project: Project, stage: str, who: str, reads: Sequence[str]) 
             where=client.url,
             fix=f"serve that one, or pin this one: ./run dvc repro --force {STAGES[who]}",
         )
-    folder = project.scratch / "served" / f"{stage}-{pin.digest[:16]}"
+    brought = project.params.external
+    # Of what is said to be another training, no answer is taken for this one's, whatever name it has.
+    story = [] if who == BASE or brought is None else [brought.how, [each.sha256 for each in brought.data]]
+    folder = project.scratch / "served" / f"{stage}-{digest([pin.digest, story])[:16]}"
     key = run_key(project, stage, reads).digest
     with hold(folder / "answers.lock"):
         if _ended(folder) == key:

@@ -36,6 +36,7 @@ from assay.statistics.intervals import interval, wilson
 
 NAMED_UP_TO = 40  # clusters; more are drawn as a curve of sorted gains
 MOST_STEPS = 24  # different gains that a table lists; more are put in classes
+LONGEST_COUNT = 16
 LONGEST_NAME = 22
 
 
@@ -160,9 +161,9 @@ def forest(claim: Claim, gains: Sequence[ClusterGain]) -> Figure:
     draw_forest(upper, rows, sides=("before", "after"), label=label)
     (_named if named else _counted)(lower, gains, what)
     counts = Counter(np.sign([each.gain.value or 0.0 for each in gains]).tolist())
-    lower.set_title(
-        f"{n}: {counts[-1.0]} lost, {counts[0.0]} stayed, {counts[1.0]} gained", loc="right", fontsize=9
-    )
+    told = f"{counts[-1.0]} lost, {counts[0.0]} stayed, {counts[1.0]} gained"
+    # Beside the counts a long name would be cut off at the left.
+    lower.set_title(f"{n}:{' ' if len(n) <= LONGEST_COUNT else chr(10)}{told}", loc="right", fontsize=9)
     return figure
 
 

@@ -201,7 +201,7 @@ def trace_row(where: str, row: Row, metric: str | None) -> Reading:
         content=text_of({name: value for name, value in data.items() if name != "idx"}),
         prompt=text_of([node["message"] for node in nodes[:opening]] or None),
         completion=text_of([node["message"].get("content") for node in nodes if node.get("sampled")]),
-        model=config.get("model") or (calls[-1].get("model") if calls else None),
+        model=text_of(config.get("model") or (calls[-1].get("model") if calls else None)) or None,
         why=": ".join(filter(None, map(text_of, (errors.get("type"), errors.get("message")))))[:80],
     )
 
@@ -210,8 +210,13 @@ def _reward_of(trace: Mapping[str, Any], metric: str | None, where: str) -> floa
     """Return the weighted sum of a trace's rewards, or the one reward or metric that was asked for."""
     rewards, metrics = trace["rewards"], trace.get("metrics") or {}
     if metric is None or (metric == "reward" and metric not in {**rewards, **metrics}):
-        parts = [each for each in rewards.values() if each is not None]
-        return sum(each["score"] * each["weight"] for each in parts) if parts else None
+        told = [
+            (number_of(each["score"], where, name), number_of(each["weight"], where, name))
+            for name, each in rewards.items()
+            if each is not None
+        ]
+        parts = [score * weight for score, weight in told if score is not None and weight is not None]
+        return sum(parts) if parts else None
     if metric in rewards:
         return number_of(rewards[metric]["score"], where, metric)
     if metric not in metrics:
@@ -262,7 +267,7 @@ def _one(reader: Reader, form: Form, where: str, row: Row, metric: str | None) -
     try:
         found = reader(where, row, metric)
     except (KeyError, AttributeError, TypeError) as error:
-        missing: Any = error.args[0] if isinstance(error, KeyError) and error.args else type(error).__name__
-        raise refuse(f"a row of {form}, as the first one was", f"one without {missing}", where) from None
+        odd = f"one without {error.args[0]}" if isinstance(error, KeyError) else "one of another shape"
+        raise refuse(f"a row of {form}, as the first one was", odd, where) from None
     if found.why != "another filter":
         yield found

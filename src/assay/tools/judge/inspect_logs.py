@@ -233,6 +233,6 @@ class InspectLog:
             raise refuse(f"a log of inspect with {name}", "none", self.where, fix) from None
         except NotImplementedError:
             content = self._zstd(log.getinfo(name), place)
-        except (zipfile.BadZipFile, OSError, EOFError, RuntimeError) as error:
+        except (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError) as error:
             raise refuse("a whole log of inspect", str(error), place, "copy the log again") from None
         return parse_json(content, place, last=True)
