@@ -31,14 +31,16 @@ def says(body: Body) -> str:
     return str(right) if chance < SHARE[body["model"]] else "nothing"
 
 
-def served_settings(url: str, tuned: str | None = None, **base: Any) -> dict[str, Any]:
-    """Return whole settings of a small run on `words`, asked at an address, or two."""
-    values: dict[str, Any] = json.loads(json.dumps(compose(ROOT, Selection("tiny_smoke", "words", 0)).values))
+def served_settings(
+    url: str, tuned: str | None = None, *, task: str = "words", **base: Any
+) -> dict[str, Any]:
+    """Return whole settings of a small run, asked at an address, or two."""
+    values: dict[str, Any] = json.loads(json.dumps(compose(ROOT, Selection("tiny_smoke", task, 0)).values))
     model = {"url": url, "model": "my-base", "key_variable": None, "price_in": 1.0, "price_out": 2.0}
     limits = {"timeout": 20.0, "retries": 2, "requests_per_minute": None, "tokens_per_minute": None}
     values["base"] = {"kind": "served", **model, "extra": {}, "in_flight": 4, **limits, **base}
     served = model | {"url": tuned or url, "model": "my-tuned"}
-    seen = "data/words/train.jsonl"
+    seen = f"data/{task}/train.jsonl"
     data = [{"file": seen, "sha256": sha256_bytes((ROOT / seen).read_bytes())}]
     values["train"] = {"kind": "external", "served": served, "how": "by a script of ours", "data": data}
     values["claim"] |= {"checkpoint_rule": ELSEWHERE, "controls": ["aa"], "seeds": [0]}
@@ -51,9 +53,9 @@ def served_settings(url: str, tuned: str | None = None, **base: Any) -> dict[str
     return values
 
 
-def write_project(root: Path, values: dict[str, Any]) -> Path:
+def write_project(root: Path, values: dict[str, Any], *, data: str = "data/words") -> Path:
     """Write a project with these settings that holds all that a package does."""
-    for name in ("data/words", "tasks/words", "src/assay"):
+    for name in (data, "tasks/words", "src/assay"):
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("constraints.txt", "requirements.txt", "pyproject.toml", "LICENSE"):
         shutil.copy(ROOT / name, root)
