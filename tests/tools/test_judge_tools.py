@@ -1,18 +1,11 @@
 """`assay judge` reads what inspect, lm-evaluation-harness and verifiers really write: they run here, where
-they are installed.
-
-None is among assay's pins. `ASSAY_JUDGE_PEERS` names a Python that has them, such as that of an environment
-of its own: pip install inspect_ai lm-eval; or pip install verifiers, whose 0.4.0 writes traces.jsonl and
-0.3.1 results.jsonl.
-"""
+they are installed (tests/peers.py). verifiers 0.4.0 writes traces.jsonl, 0.3.1 results.jsonl."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -25,8 +18,8 @@ import pytest
 
 from assay.evidence.claim.claim import Claim
 from assay.tools.judge.command import JudgeRequest, judge_files
+from tests.peers import PEER, has
 
-PEER = os.environ.get("ASSAY_JUDGE_PEERS", sys.executable)
 INSPECT = """
 import json, sys
 from inspect_ai import Task, eval
@@ -99,13 +92,6 @@ generation_kwargs: {until: ["\\n"]}
 metric_list:
   - {metric: exact_match, aggregation: mean, higher_is_better: true}
 """
-
-
-def has(package: str) -> bool:
-    """Return whether the Python that plays has a package; the one that tests asks without starting another."""
-    if sys.executable == PEER:
-        return importlib.util.find_spec(package) is not None
-    return subprocess.run([PEER, "-c", f"import {package}"], capture_output=True, check=False).returncode == 0
 
 
 def written(code: str, folder: Path, *words: str) -> tuple[Path, float]:

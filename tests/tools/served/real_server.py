@@ -16,13 +16,16 @@ import pytest
 import torch
 import urllib3
 from transformers import LlamaConfig, LlamaForCausalLM
-from transformers.utils.import_utils import is_serve_available
 
 from assay.policy.base import tiny
 from assay.tasks.collider import Collider, ColliderSettings
+from tests.peers import PEER, has
 
 MARKS = [
-    pytest.mark.skipif(not is_serve_available(), reason="transformers serve needs fastapi, uvicorn, openai"),
+    pytest.mark.skipif(
+        not all(map(has, ("fastapi", "uvicorn", "openai", "multipart"))),
+        reason="transformers serve needs fastapi, uvicorn, openai and python-multipart",
+    ),
     pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"),
 ]
 TASK = Collider(ColliderSettings(surface="compact", max_turns=8, shaping=0.0, gamma=1.0))
@@ -66,7 +69,7 @@ def served(model: str, folder: Path) -> Iterator[str]:
     path = folder / f"serve-{port}.log"
     with path.open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, script, *words], env=environment, stdout=log, stderr=log, cwd=folder
+            [PEER, script, *words], env=environment, stdout=log, stderr=log, cwd=folder
         )
         try:
             limit = time.monotonic() + 180
