@@ -135,6 +135,19 @@ def test_a_kill_in_the_middle_costs_nothing_that_was_answered(server: StandIn, r
     assert sum(arm["answers"] for arm in arms.values()) == len(set(asked))
 
 
+def test_a_stage_that_fails_at_its_second_model_does_not_ask_the_first_again(
+    server: StandIn, ready: Path
+) -> None:
+    _with(ready, retries=0)
+    run_stages(ready, ("train",))
+    server.spoil = lambda reply: {} if reply["model"].startswith("my-base") else reply
+    assert "expected an answer" in _refused(ready, "post_eval")
+    of_tuned = sum(body["model"] == "my-tuned" for _, body in server.asked)
+    server.spoil = lambda reply: reply
+    run_stages(ready, ("post_eval",))
+    assert sum(body["model"] == "my-tuned" for _, body in server.asked) == of_tuned > 0
+
+
 def _with(root: Path, **base: Any) -> None:
     values = json.loads((root / "params.yaml").read_text())
     values["base"] |= base

@@ -56,12 +56,13 @@ def run(project: Project) -> None:
 
 
 def _served(project: Project) -> None:
-    with open_tuned(project, STAGE, reads=READS) as tuned:
+    # Both open until all is written: the answers of one that is closed count as used up, and a call after a kill
+    # asks for them anew.
+    with open_tuned(project, STAGE, reads=READS) as tuned, open_base(project, STAGE, reads=READS) as base:
         evaluate(project, tuned, STAGE, reads=READS, secondary=True)
-    with open_base(project, STAGE, reads=READS) as base:
         evaluate(project, base, "base_again", reads=READS, stage=STAGE, greedy=False, again=True)
-    write_arms(project, STAGE, tuned, base)
-    _tell_openings(project, tuned.digest, base.digest)
+        write_arms(project, STAGE, tuned, base)
+        _tell_openings(project, tuned.digest, base.digest)
 
 
 def _tell_openings(project: Project, trained: str, base: str) -> None:
