@@ -44,6 +44,9 @@ def faults(folder: Path) -> list[str]:
     ):  # transformers ignores a broken one of the first: its ends are lost
         if (folder / name).is_file() and not isinstance(_json(folder / name), dict):
             found.append(f"{name} is not JSON")
+    # transformers would load that file, which is none of those looked at here, and may be in no digest
+    if isinstance(config := _json(folder / CONFIG), dict) and config.get("transformers_weights"):
+        found.append(f"{CONFIG} names weights of its own (transformers_weights)")
     present = next((name for name in WEIGHTS if (folder / name).is_file()), None)
     if present is None:
         return [*found, "no weights"]
