@@ -152,6 +152,13 @@ def test_a_server_that_lists_no_models_is_asked_all_the_same(server: StandIn, tm
     assert "does not list 'tiny' but other" in done(server.url, *FEW, "--out", tmp_path / "other")
 
 
+def test_a_server_that_is_not_ready_yet_is_not_pinned_as_one_that_lists_no_models(
+    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Handler, "do_GET", lambda handler: handler.error(503, "Loading model"))
+    assert "503: Loading model" in refused(server.url, *FEW, "--out", tmp_path) and not server.asked
+
+
 @pytest.mark.parametrize("end", ["", "/", "/v1", "/v1/", "/v1/chat/completions"])
 def test_a_url_is_taken_as_people_write_it(server: StandIn, tmp_path: Path, end: str) -> None:
     done(server.url + end, *FEW, "--out", tmp_path)

@@ -18,7 +18,7 @@ from assay.tools.evaluate import EvaluationRequest, prepare
 from assay.tools.judge.command import JudgeRequest, judge_files
 from tests.house import ROOT
 from tests.tools.served.material import COLLIDER, WORDS, by_chance, done, episodes, facts, refused, starred
-from tests.tools.served.stand_in import StandIn, serving
+from tests.tools.served.stand_in import Handler, StandIn, serving
 
 KEY = "sk-canary-Zq81_secret/value"
 
@@ -216,6 +216,16 @@ def test_the_key_is_sent_and_is_nowhere_else(
     assert KEY not in told + out + err
     written = [path for folder in (tmp_path, Path.cwd()) for path in folder.rglob("*") if path.is_file()]
     assert len(written) > 5 and not [path for path in written if KEY.encode() in path.read_bytes()]
+
+
+def test_a_key_that_is_repeated_with_letters_escaped_is_not_shown(
+    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_KEY", "ab+cd/ef<gh")  # .NET escapes + and <, PHP the slash
+    said = rb'{"error": {"message": "no such key: ab\u002Bcd\/ef\u003cgh"}}'
+    monkeypatch.setattr(Handler, "do_GET", lambda handler: handler.reply(401, said))
+    told = refused(server.url, *WORDS, "--key-variable", "MY_KEY", "--out", tmp_path)
+    assert "no such key: ***" in told and "ab+cd" not in told
 
 
 def test_a_key_is_read_from_no_variable_that_was_not_named(

@@ -30,6 +30,7 @@ FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0  # before a request is made again; twic
 LONGEST_HELD_S = 900.0  # by Retry-After; whoever is told to wait longer had better come again
 MAX_ANSWER_BYTES, PART = 4_000_000, 65_536
 PASSING = (408, 409, 425, 429)  # beside 500 and above
+NOT_YET = (502, 503, 504)  # of /v1/models, which some servers do not have and answer with any other number
 NO_CREDIT = "insufficient_quota"  # OpenAI's word in a 429 that no waiting helps
 AGAIN = "call the same command again: what was answered is kept and is not asked again"
 _SECONDS = re.compile(r"\d{1,9}(\.\d+)?")
@@ -116,9 +117,7 @@ class Client:
     ) -> None:
         self.url, self.pace, self._timeout, self._retries = address.url, pace, timeout, retries
         self._names = names
-        # As it is, and as JSON may have it.
-        forms = set() if key is None else {key, json.dumps(key)[1:-1], key.replace("/", "\\/")}
-        self._secrets = [form.encode() for form in forms]
+        self._secret = None if key is None else _in_json(key)
         bearer = {} if key is None else {"Authorization": f"Bearer {key}"}
         # urllib3 asks no proxy unless told to.
         self._pool: dict[str, Any] = {
@@ -139,8 +138,10 @@ class Client:
         path = "/models"
         try:
             status, _, data = self._send(path, None)
+            if status in (*PASSING, *NOT_YET):  # else the model would be another once it says more of itself
+                raise _Passing(str(status), f"{status}: {_message(data)}")
         except _Passing as error:
-            fix = f"start the server, or name another by {self._names.server}"
+            fix = f"start the server and wait until it answers, or name another by {self._names.server}"
             raise PolicyError("an answer", found=error.told, where=self.url + path, fix=fix) from None
         if status in (401, 403):
             raise self._refused(path, status, data)
@@ -244,15 +245,15 @@ class Client:
         except (urllib3.exceptions.HTTPError, OSError) as error:
             told = str(error).partition("): ")[2] or str(error) or type(error).__name__
             raise _Passing("connection", f"no connection ({told})") from None
-        for secret in self._secrets:
-            data = data.replace(secret, b"***")
+        if self._secret is not None:
+            data = self._secret.sub(b"***", data)
         return reply.status, reply.headers, data
 
     def _refused(self, path: str, status: int, data: bytes) -> PolicyError:
         names = self._names
         fix = f"correct what it names; {names.leaves_out} leaves a field of the request out"
         if status in (401, 403):
-            held = "the key it was sent" if self._secrets else "no key: none was sent"
+            held = "the key it was sent" if self._secret is not None else "no key: none was sent"
             fix = f"export its key and name the variable by {names.key}; it has {held}"
         elif status == 404:
             fix = f"correct {names.server} or {names.model}"
@@ -260,6 +261,13 @@ class Client:
             fix = f"give the URL that it redirects to by {names.server}; a key is sent nowhere else"
         found = f"{status}: {_message(data)}"
         return PolicyError("an answer", found=found, where=self.url + path, fix=f"{fix}; then {AGAIN}")
+
+
+def _in_json(key: str) -> re.Pattern[bytes]:
+    """Return what finds a key as it is, and as JSON may have it: any sign of it may be escaped."""
+    slash = {sign: r"\\?" for sign in '"/\\'}
+    signs = (rf"(?:{slash.get(sign, '')}{re.escape(sign)}|\\u(?i:{ord(sign):04x}))" for sign in key)
+    return re.compile("".join(signs).encode())
 
 
 def wait_before(again: int) -> float:
