@@ -34,6 +34,7 @@ from assay.tools.sweep.sources import open_source
 from assay.tools.verify import VerifyRequest, verified
 from assay.verify.checks import Check
 from assay.verify.levels import all_levels
+from assay.verify.rerun.regenerated import regenerated
 from tests.verification.external_run import settings
 from tests.verification.made_lock import lock
 from tests.verification.whole_run import ADAPTER, WHOLE, adapted, judged, saved, small_project
@@ -116,7 +117,7 @@ def test_its_package_holds_no_weights_of_it_and_passes_every_check(merged: Proje
     assert not [name for name in names if name.startswith("models/adapter") or name == "parity.json"]
 
 
-def test_it_is_played_again_by_who_has_it_and_by_nobody_else(merged: Project) -> None:
+def test_it_is_played_again_by_who_has_it_and_by_nobody_else(merged: Project, tmp_path: Path) -> None:
     alone = _checked(merged, regenerate=1)
     assert alone["V4", "whole model"].outcome == "not checked" and not _failed(alone)
     assert ("V4", "play post_eval again") not in alone and ("V4", "play pre_eval again") in alone
@@ -124,6 +125,10 @@ def test_it_is_played_again_by_who_has_it_and_by_nobody_else(merged: Project) ->
     assert given["V4", "play post_eval again"].outcome == "passed" and not _failed(given)
     other = _checked(merged, regenerate=1, policy=merged.root / "models/base")
     assert other["V4", "whole model"].outcome == "failed"
+    lied = shutil.copytree(merged.root, tmp_path / "lied", symlinks=True)
+    _told(lied, parameters=7_000_000_000)
+    seen = regenerated(Project.open(lied), batches=1, key="a word", policy=merged.root / WHOLE)
+    assert "not what train.json says" in "".join(each.found for each in seen if each.outcome == "failed")
 
 
 def _of_another_kind(project: Project) -> None:
@@ -301,6 +306,7 @@ def _the_base(folder: Path) -> None:
         (_changed(_whole_numbers), "torch.int8"),
         (_changed(_wider), "a model that can be loaded"),
         (_configured(auto_map={"AutoModelForCausalLM": "modeling_x.X"}), "code of its own"),
+        (_configured(transformers_weights=".other.safetensors"), "weights of its own"),
         (_configured(quantization_config={"quant_method": "gptq", "bits": 4}), "quantised ones (gptq)"),
         (_configured(model_type="nobodys", architectures=["Nobodys"]), "nobodys"),
         (_without("tokenizer.json"), "no tokenizer.json"),

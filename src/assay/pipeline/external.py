@@ -52,7 +52,7 @@ def take(project: Project, brought: Brought) -> None:
     whole: WholeFacts | None = None
     if _is_whole(folder, FOLDER):
         model = _whole(folder, brought, base)
-        whole = _beside_base(project, model, folder, base)
+        whole = beside_base(project, model, folder, base)
         source = PinnedSource(folder, folder.name, LOCAL, model.digest)
         files = {POINTER: pointer_text(source).encode()}
     else:
@@ -95,6 +95,8 @@ def brought_digest(folder: Path) -> tuple[str, str]:
         PolicyError: It is no plain LoRA adapter and no whole model that can be loaded.
     """
     folder = folder.absolute()
+    if not folder.is_dir():
+        raise DataError("a folder", found="none", where=str(folder), fix="correct its name")
     if _is_whole(folder, "FOLDER"):
         from assay.policy.base.whole_model import look_at
 
@@ -194,7 +196,7 @@ def _whole(folder: Path, brought: ExternalTraining, base: Path) -> WholeModel:
     return model
 
 
-def _beside_base(project: Project, model: WholeModel, folder: Path, base: Path) -> WholeFacts:
+def beside_base(project: Project, model: WholeModel, folder: Path, base: Path) -> WholeFacts:
     """Return in what the model is another than the base, other than its weights.
 
     Raises:

@@ -21,7 +21,7 @@ from assay.core.records import Episode
 from assay.core.seeds import rng
 from assay.core.storage.files import read_bytes, sha256_bytes
 from assay.core.storage.json import loads, read_records
-from assay.dataset.external import read_training
+from assay.dataset.external import read_training, whole_of
 from assay.dataset.suite import units
 from assay.pipeline.inputs import decoding_of, secondary_file, task_of
 from assay.pipeline.project import Project
@@ -67,7 +67,7 @@ def regenerated(
         checks.append(check)
         folders, whole = {"base": folder, "trained": folder}, whole_in(project)
         if whole is not None:
-            folders["trained"], check = _whole_of(project, policy)
+            folders["trained"], check = _whole_of(project, policy, folder)
             checks.append(check)
         for name, who in ARMS:
             if (weights := folders[who]) is not None:
@@ -110,25 +110,32 @@ def base_of(project: Project, given: Path | None, level: str) -> tuple[Path | No
     return folder, told("passed", f"digest {found[:16]}, as in base.json")
 
 
-def _whole_of(project: Project, given: Path | None) -> tuple[Path | None, Check]:
+def _whole_of(project: Project, given: Path | None, base: Path | None) -> tuple[Path | None, Check]:
     """Return the folder of the whole model that was measured, None where nobody named it or it is another, and
     what to say of it.
 
     Raises:
         AssayError: It is no model that can be loaded.
     """
+    from assay.pipeline.external import beside_base
     from assay.policy.base.whole_model import look_at
 
     def told(outcome: Outcome, found: str) -> Check:
         return Check(level="V4", name="whole model", outcome=outcome, found=found)
 
-    expected = read_training(project.results("train.json"), fix=FIX).policy_digest
+    trained = read_training(project.results("train.json"), fix=FIX)
     if given is None:
         return None, told("not checked", "it is not in the package; --policy DIR names its folder")
-    found = look_at(given.absolute()).digest  # a stranger's
-    if found != expected:
-        return None, told("failed", f"{given.name}: digest {found[:16]}, and {expected[:16]} in train.json")
-    return given.absolute(), told("passed", f"digest {found[:16]}, as in train.json")
+    folder, expected = given.absolute(), trained.policy_digest
+    model = look_at(folder)  # a stranger's
+    if model.digest != expected:
+        return None, told(
+            "failed", f"{given.name}: digest {model.digest[:16]}, and {expected[:16]} in train.json"
+        )
+    # What the claim says of it beside the base is taken from train.json, which nothing else could contradict
+    if base is not None and beside_base(project, model, folder, base) != whole_of(trained):
+        return folder, told("failed", f"{given.name}: beside the base it is not what train.json says of it")
+    return folder, told("passed", f"digest {expected[:16]}, as in train.json")
 
 
 def without_device(project: Project, level: Literal["V4", "V5"]) -> Check | None:
