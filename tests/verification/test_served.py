@@ -84,6 +84,13 @@ def _fewer_tokens(root: Path) -> None:
     write_json(path, told)
 
 
+def _none_cut(root: Path) -> None:
+    path = root / "evidence/results/pre_eval/pre_eval_served.json"
+    told = json.loads(path.read_text())
+    told["arms"]["pre_eval"]["finish_reasons"] = {"length": told["arms"]["pre_eval"]["answers"]}
+    write_json(path, told)
+
+
 def _another_server(root: Path) -> None:
     path = root / "evidence/results/base/base.json"
     told = json.loads(path.read_text())
@@ -97,6 +104,7 @@ def _another_server(root: Path) -> None:
         (_another_question, ("V3", "tokens")),
         (_another_answer, ("V2", "post_eval.jsonl")),
         (_fewer_tokens, ("V3", "tokens")),
+        (_none_cut, ("V3", "tokens")),
         (_another_server, ("V3", "base and adapter")),
     ],
 )

@@ -3,6 +3,7 @@ counted."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from assay.core.config.training import ServedTraining
@@ -95,10 +96,16 @@ def _miscounted(name: str, episodes: Sequence[Episode], told: Mapping[str, Serve
     found = [arm for label, arm in told.items() if label == name or (best and label.startswith(f"{name}-"))]
     turns = [turn for episode in episodes for turn in episode.turns]
     answers, tokens = sum(arm.answers for arm in found), [arm.completion_tokens for arm in found]
-    written = sum(turn.n_tokens for turn in turns)
+    written, cut = sum(turn.n_tokens for turn in turns), sum(turn.truncated for turn in turns)
+    ends = Counter[str]()
+    for arm in found:
+        ends.update(arm.finish_reasons)
     if {arm.policy_digest for arm in found} != {episode.policy for episode in episodes}:
         yield f"{name}.jsonl: of another policy than its answers"
     elif answers < len(turns) or (answers > len(turns) and not best):
         yield f"{name}.jsonl: {counted(len(turns), 'completions')}, and {counted(answers, 'answers')} are counted"
     elif None not in tokens and not best and written != sum(each or 0 for each in tokens):
         yield f"{name}.jsonl: {written} tokens, and the answers have others"
+    # An answer without a reason may have ended at the limit or before it
+    if ends.total() != answers or not (best or ends["length"] <= cut <= ends["length"] + ends[""]):
+        yield f"{name}.jsonl: {counted(cut, 'turns')} cut, which is not why the answers ended"
