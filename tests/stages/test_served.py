@@ -234,6 +234,7 @@ def _set(values: dict[str, Any], changes: Mapping[str, Any]) -> None:
         ({"base.extra": {"max_completion_tokens": 99}}, "task.max_new_tokens"),
         ({"base.price_out": None}, "both prices"),
         ({"train.served.model": "my-base"}, "name the tuned one"),
+        ({"train.served.model": "my-base", "train.served.url": "http://127.0.0.1:8000"}, "name the tuned one"),
         ({"train": {"kind": "external", "how": "x", "data": [], "folder": "a",
                     "sha256": "0" * 64}}, "served.md"),
         ({"base": {"kind": "pretrained", "model": "m", "revision": None, "dtype": "float32",

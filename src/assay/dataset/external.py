@@ -61,7 +61,7 @@ class ExternalFacts(Record):
     policy_digest: str = Field(description="of the base under what was taken, or of a whole model alone")
     whole: WholeFacts | None = Field(default=None, description="of a whole model; None of an adapter")
     served: ServedPin | None = Field(
-        default=None, description="of a model behind an address; null of an adapter"
+        default=None, description="of a model behind an address; null where files were brought"
     )
 
 

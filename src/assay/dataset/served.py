@@ -56,7 +56,7 @@ class ServedUse(Record):
     prompt_tokens: int | None = Field(description="null where any answer lacks them")
     completion_tokens: int | None = Field(description="as billed; null where any answer lacks them")
     longest_prompt: int | None = Field(description="tokens of it, as the server counts; null: not known")
-    prices: Prices | None = Field(description="of a million tokens, as given by --price-in and --price-out")
+    prices: Prices | None = Field(description="of a million tokens, as they were given")
     cost: float | None = Field(
         description="of the answers at these prices, whichever call asked; failed requests are not in it"
     )

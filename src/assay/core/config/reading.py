@@ -11,13 +11,12 @@ from pydantic import ValidationError
 from assay.core.config.base import Settings
 from assay.core.config.config_errors import explained, quoted
 from assay.core.config.places import place
-from assay.core.config.served import odd_address, odd_fields
+from assay.core.config.served import EXAMPLE, odd_address, odd_fields
 from assay.core.config.settings import Params
 from assay.core.config.training import ELSEWHERE, ServedTraining
 from assay.core.errors import ConfigError
 
 CONFIG_VERSION = 1
-EXAMPLE = "http://127.0.0.1:8000/v1"
 SERVED_PAGE = "as docs/served.md has it"
 
 
@@ -212,9 +211,14 @@ def _check_served(params: Params, where: str | None) -> None:
             found = _at(params, name)
             told = "another kind" if isinstance(found, Settings) else quoted(found)
             raise ConfigError(expected, found=told, where=place(name, where), fix=fix)
-    if base and tuned and (base.url, base.model) == (tuned.served.url, tuned.served.model):
+    if base and tuned and (_plain(base.url), base.model) == (_plain(tuned.served.url), tuned.served.model):
         name, found = place("train.served.model", where), quoted(base.model)
         raise ConfigError("another model than the base", found=found, where=name, fix="name the tuned one")
+
+
+def _plain(url: str) -> str:
+    """Return an address without what people add to it or leave out of it."""
+    return url.rstrip("/").removesuffix("/chat/completions").removesuffix("/v1")
 
 
 def _at(params: Params, name: str) -> Any:

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from assay.core.config.base import Natural, Positive, Settings
 
+EXAMPLE = "http://127.0.0.1:8000/v1"
 Price = Annotated[float, Field(ge=0)]
 # What assay sends itself, or could not read the answers of.
 OURS = ("messages", "model", "n", "stream", "tools")
@@ -26,7 +27,7 @@ LIMIT = "max_completion_tokens"
 class ServedModel(Settings):
     """Where a model is asked, and by which name. The address and the name are part of the package."""
 
-    url: str = Field(description="where /chat/completions is", examples=["http://127.0.0.1:8000/v1"])
+    url: str = Field(description="where /chat/completions is", examples=[EXAMPLE])
     model: Annotated[str, Field(min_length=1)] = Field(
         description="as the server lists it under /v1/models", examples=["my-model"]
     )

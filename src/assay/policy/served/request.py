@@ -10,12 +10,11 @@ from dataclasses import dataclass, fields
 from typing import Any
 from urllib.parse import urlsplit
 
-from assay.core.config.served import OURS, odd_address
+from assay.core.config.served import EXAMPLE, OURS, odd_address
 from assay.core.errors import ConfigError, RecordError
 from assay.core.storage.json import loads
 
 KEY = "ASSAY_API_KEY"
-EXAMPLE = "http://127.0.0.1:8000/v1"
 CHAT = "/chat/completions"
 # What has an option of its own, and may only be left out here.
 OPTIONS = {"temperature": "--temperature", "max_tokens": "--max-new-tokens", "seed": "--seed"}
