@@ -131,6 +131,17 @@ def test_several_sets_of_results_are_held_to_one_plan_at_the_levels_that_holm_le
     assert checked == 0
 
 
+def test_a_claim_that_fails_for_its_rival_passes_no_level_on(files: dict[str, Path], tmp_path: Path) -> None:
+    plan, out = tmp_path / "plan.yaml", tmp_path / "out"
+    code, told = run("plan", files["before"], "--rival", "strong", "--out", plan)
+    assert code == 0, told
+    files["weak"] = as_csv(tmp_path / "weak.csv", results("weak", 0.55))
+    more = (files["weak"], "--rival", f"strong={files['strong']}")
+    code, told = gated(plan, files["before"], files["better"], *more, out=out)
+    levels = [read_record(out / f"{name}.csv/claim.json", Claim, fix="").level for name in ("better", "weak")]
+    assert code == 7 and levels == [0.025, 0.025], told
+
+
 def test_no_worse_is_planned_of_one_set_of_results_at_a_time(
     files: dict[str, Path], plan: Path, tmp_path: Path
 ) -> None:

@@ -270,7 +270,8 @@ def of_what_was_done(
             Drawn(
                 "answers",
                 plane(shows, arms),
-                "Where answers lie, the first draw of every item. The table: how often in all draws.",
+                "Where answers lie, the first draw of every item. Wrong findings are red; what was there and not found"
+                " is none of them. The table: how often in all draws.",
                 rows_frame(marks, rate=True),
                 moved(wrong.name, wrong.before, wrong.after, wrong.difference, of_items, rate=True),
             )
@@ -285,7 +286,7 @@ def of_what_was_done(
                 spending(budgets),
                 "Where each policy spends its budget and its turns, with paired differences.",
                 table[["budget", *table.columns[:-1]]],
-                moved(f"{use.name} ({budget})", use.before, use.after, use.difference, n, rate=True),
+                moved(f"{use.name}, of {budget},", use.before, use.after, use.difference, n, rate=True),
             )
         )
     for each in shown[:1]:  # all of them are on the page, turn by turn

@@ -69,7 +69,10 @@ def spending_rows(arms: Arms, shows: Illustrations, seed: int) -> dict[str, list
 
 
 def mark_rows(arms: Arms, shows: Illustrations, seed: int) -> list[PairedRow]:
-    """Return in which share of all episodes each kind of mark was made, and before them any that is wrong."""
+    """Return in which share of all episodes each kind of mark was made, and before them any that is wrong.
+
+    What was there and not named is no wrong finding.
+    """
 
     def row(name: str, kinds: Collection[str]) -> PairedRow:
         before, after = (
@@ -78,7 +81,7 @@ def mark_rows(arms: Arms, shows: Illustrations, seed: int) -> list[PairedRow]:
         return share_rows(arms, (before, after), name, seed)
 
     wrong = [kind for kind, right in shows.kinds.items() if right is False]
-    return [row("wrong answers", wrong), *(row(kind, [kind]) for kind in shows.kinds)]
+    return [row("wrong findings", wrong), *(row(kind, [kind]) for kind in shows.kinds)]
 
 
 @styled
@@ -91,7 +94,7 @@ def spending(budgets: Mapping[str, Sequence[PairedRow]]) -> Figure:
         axes = figure.add_subplot(grid[k, 0])
         draw_rows(axes, rows, rate=True)
         axes.set_xlim(-3, 103)
-        axes.set_xlabel(f"{budget}: % of it, 95 % interval")
+        axes.set_xlabel(f"% of {budget}, 95 % interval")
     return figure
 
 
@@ -111,6 +114,7 @@ def plane(shows: Illustrations, arms: Arms) -> Figure:
             found = [mark for mark in own if mark is not None and mark.kind == kind]
             line = axes.plot([each.x for each in found], [each.y for each in found], ls="", **looks)
             drawn.append((line[0], f"{kind} ({len(found)})"))
+        drawn.append((Line2D([], [], ls=""), f"nothing there, none named ({own.count(None)})"))
         axes.set_ylabel(shows.plane[1])
         axes.legend(
             [line for line, _ in drawn],
@@ -153,6 +157,11 @@ def panels_shown(pictures: Pictures) -> list[int]:
     return [k for k, both in enumerate(zip(*ends, strict=True)) if any(map(shown, both))]
 
 
+def highest(panels: Sequence[Panel]) -> float:
+    """Return how high an axis has to reach for all that was measured or expected."""
+    return max(1.0, *(max(*panel.measured, *panel.expected) for panel in panels))
+
+
 @styled
 def side_by_side(pictures: Pictures) -> Figure:
     """Return what both arms had in hand at the end of their episodes in one world, panel beside panel."""
@@ -166,7 +175,7 @@ def side_by_side(pictures: Pictures) -> Figure:
             if column:
                 axes.sharey(grid[2 * row])
                 axes.tick_params(labelleft=False)
-            axes.set_ylim(0, 1.08 * max(1.0, *(max(each[-1].panels[place].measured) for each in pictures)))
+            axes.set_ylim(0, 1.08 * highest([each[-1].panels[place] for each in pictures]))
             axes.set_title(last.panels[place].name, fontsize=8.5)
             axes.tick_params(labelbottom=row == len(places) - 1, labelsize=8)
             axes.xaxis.set_major_locator(MaxNLocator(nbins=4))

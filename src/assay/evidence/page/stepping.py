@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from assay.core.records import Episode, Turn
-from assay.evidence.figures.illustrated_figures import panels_shown
+from assay.evidence.figures.illustrated_figures import highest, panels_shown
 from assay.evidence.tables.trajectories import Stepped
 from assay.tasks.protocol import Panel, Picture
 
@@ -62,7 +62,7 @@ def _moment(shown: Stepped, arm: int, episode: Episode, k: int) -> Moment:
 def _tops(pictures: tuple[Sequence[Picture], Sequence[Picture]]) -> list[float]:
     """Return how high each panel reaches at any moment of either episode: one scale for all of them."""
     ends = [own[-1].panels for own in pictures]
-    return [max(1.0, *(max(panel.measured) for panel in both)) for both in zip(*ends, strict=True)]
+    return [highest(both) for both in zip(*ends, strict=True)]
 
 
 def _small(panel: Panel, top: float) -> SmallPanel:

@@ -218,7 +218,8 @@ def _reward_of(trace: Mapping[str, Any], metric: str | None, where: str) -> floa
         parts = [score * weight for score, weight in told if score is not None and weight is not None]
         return sum(parts) if parts else None
     if metric in rewards:
-        return number_of(rewards[metric]["score"], where, metric)
+        reward = rewards[metric]
+        return None if reward is None else number_of(reward["score"], where, metric)
     if metric not in metrics:
         found = ", ".join((*rewards, *metrics)) or "none"
         raise refuse(f"the reward or metric {metric}", found, where, "--metric with one that is there")

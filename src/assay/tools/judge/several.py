@@ -63,7 +63,7 @@ def judge_several(before: Path, afters: Sequence[Path], asked: JudgeRequest) -> 
     keys = [f"after {k}" for k in range(len(afters))]
     arms = read_arms({"before": before, **dict(zip(keys, afters, strict=True))}, asked)
     names = dict(zip(keys, _names([called(arms.records[key]) for key in keys]), strict=True))
-    first = {key: judge_arms(_pair(arms, key, keys), asked, plan=plan)[2].claim.p for key in keys}
+    first = {key: _shown_at(judge_arms(_pair(arms, key, keys), asked, plan=plan)[2].claim) for key in keys}
     alpha = ALPHA if plan is None else plan.level
     levels = holm_levels({key: p for key, p in first.items() if p is not None}, alpha)
     claims: dict[str, Claim] = {}
@@ -85,6 +85,20 @@ def judge_several(before: Path, afters: Sequence[Path], asked: JudgeRequest) -> 
         say(f"plan: exit code {code}")
         return code
     return NOT_EVALUABLE if any(claim.verdict == "NOT EVALUABLE" for claim in claims.values()) else 0
+
+
+def _shown_at(claim: Claim) -> float | None:
+    """Return the p at which a claim is better than before and than each rival; None where nothing was tested.
+
+    It is the largest of theirs (Berger 1982), and 1 of a rival that is ahead: Holm's steps over p of the gain alone
+    would pass the level on from a claim that is not made for its rivals.
+    """
+    sign = 1 if claim.plan.direction == "higher" else -1
+    against = [
+        1.0 if each.p is None or sign * (each.difference.value or 0.0) <= 0 else each.p
+        for each in claim.rivals.values()
+    ]
+    return None if claim.p is None else max(claim.p, *against, 0.0)
 
 
 def holm_levels(p_values: Mapping[str, float], alpha: float = ALPHA) -> dict[str, float]:
