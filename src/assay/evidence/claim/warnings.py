@@ -355,7 +355,7 @@ def whole_said(whole: WholeFacts, other: int, shared: int) -> list[str]:
     found = [told]
     if whole.other_tokenizer:
         found.append(
-            "Its tokenizer is another one than the base's: tokens, and limits in tokens, are not the same of both."
+            "Its tokenizer is another one than the base's: tokens, and limits in tokens, are not the same for both."
         )
     if whole.n_other_prompts:
         found.append(
