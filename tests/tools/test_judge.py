@@ -7,7 +7,6 @@ import json
 import shutil
 import subprocess
 import sys
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from assay.core.records import Episode
 from assay.core.seeds import rng
 from assay.core.storage.json import read_record, write_jsonl
 from assay.evidence.claim.claim import Claim, compare
-from assay.package.archive import sealed, write_tar
+from assay.package.archive import sealed, unpack, write_tar
 from assay.statistics.tests import holm
 from assay.tools.judge import command, verdict
 from assay.tools.judge.verdict import AFTERWARDS, luck_of
@@ -338,9 +337,8 @@ def test_a_package_can_be_verified_and_what_is_changed_in_it_is_found(
         and outcomes["the verdict, from the rows"] == "passed"
         and outcomes["grading"] == "not checked"
     )
-    with tarfile.open(package) as tar:
-        tar.extractall(tmp_path, filter="data")
     folder = tmp_path / "assay-package"
+    unpack(package, folder)
     for name, old, new in (
         ("claim.json", '"n_items": 60', '"n_items": 61'),
         ("report.html", "IMPROVED", "REGRESSED"),

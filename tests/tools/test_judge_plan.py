@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -24,7 +23,7 @@ from assay.core.storage.json import digest, read_record
 from assay.core.storage.yaml import read_yaml
 from assay.evaluation.clusters import ClusterSums
 from assay.evidence.claim.claim import Claim
-from assay.package.archive import sealed, write_tar
+from assay.package.archive import sealed, unpack, write_tar
 from assay.statistics.bounded_mean import bounded_mean_test
 from assay.tools.judge.command import JudgeRequest, judge_files
 from assay.tools.judge.gate import gate_of
@@ -352,9 +351,8 @@ def test_the_package_of_a_planned_verdict_holds_the_plan_and_is_found_out_where_
     made = digest(read_plan(plan))
     assert code == 0 and f"V1 passed the plan, and its digest: its digest is {made}" in told, told
     assert "what was judged is what was planned" in told and "its date" in told
-    with tarfile.open(tmp_path / "out/assay-package.tar") as tar:
-        tar.extractall(tmp_path, filter="data")
     folder = tmp_path / "assay-package"
+    unpack(tmp_path / "out/assay-package.tar", folder)
     other = tmp_path / "other.yaml"
     assert run("plan", files["before"], "--effect", "3", "--out", other)[0] == 0
     for name, change, found in (
