@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import threading
 from collections import Counter
@@ -92,6 +93,17 @@ generation_kwargs: {until: ["\\n"]}
 metric_list:
   - {metric: exact_match, aggregation: mean, higher_is_better: true}
 """
+
+
+def is_v1() -> bool:
+    """Return whether verifiers is 0.4.0 or later, which plays by uv and writes traces.jsonl."""
+    return not has("verifiers.envs.singleturn_env") and not has("verifiers.legacy.envs.singleturn_env")
+
+
+VERIFIERS = pytest.mark.skipif(
+    not has("verifiers") or (is_v1() and shutil.which("uv") is None),
+    reason="verifiers is not installed here, or calls uv, which is not",
+)
 
 
 def written(code: str, folder: Path, *words: str) -> tuple[Path, float]:
@@ -198,7 +210,7 @@ def answering(every: int, refused: int | None = None) -> Iterator[str]:
 
 def evaluated_by_verifiers(folder: Path, arm: str, every: int, refused: int | None = None) -> Path:
     """Return the folder that vf-eval wrote of ten questions, two draws each."""
-    v1 = not has("verifiers.envs.singleturn_env") and not has("verifiers.legacy.envs.singleturn_env")
+    v1 = is_v1()
     (folder / "sums.py").write_text(TRACES if v1 else RESULTS, encoding="utf-8")
     with answering(every, refused) as url:
         words = ["sums", "-m", f"org/{arm}", "-n", "10", "-r", "2"]
@@ -235,9 +247,7 @@ def evaluated_by_verifiers(folder: Path, arm: str, every: int, refused: int | No
     return folder / arm
 
 
-@pytest.mark.skipif(
-    not has("verifiers"), reason="verifiers is not installed here, and not among assay's pins"
-)
+@VERIFIERS
 def test_rollouts_that_verifiers_wrote_come_to_the_answers_that_were_given(tmp_path: Path) -> None:
     files = [evaluated_by_verifiers(tmp_path, arm, every) for arm, every in (("base", 5), ("tuned", 2))]
     told, _, found = judge_files(*files, JudgeRequest())
@@ -251,9 +261,7 @@ def test_rollouts_that_verifiers_wrote_come_to_the_answers_that_were_given(tmp_p
     assert not [text for text in claim.warnings if "on trust" in text or "differs" in text]
 
 
-@pytest.mark.skipif(
-    not has("verifiers"), reason="verifiers is not installed here, and not among assay's pins"
-)
+@VERIFIERS
 def test_a_rollout_that_verifiers_could_not_finish_has_no_score(tmp_path: Path) -> None:
     before = evaluated_by_verifiers(tmp_path, "base", 5)
     claim = judged(before, evaluated_by_verifiers(tmp_path, "tuned", 2, refused=13))
