@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from assay.core.config.composition import Selection, compose
 from assay.core.storage.json import read_record
 from assay.evidence.claim.claim import Claim
 from assay.pipeline.project import Project
@@ -20,6 +19,7 @@ from assay.stages import base, control, fingerprint, post_eval, pre_eval, render
 from tests.house import ROOT
 from tests.pages import text_of
 from tests.verification.external_run import settings
+from tests.verification.whole_run import small_words
 
 PAGE = text_of("docs/external.md")
 SHORTER = {"max_steps=60": "max_steps=2", "train_batch_size=64": "train_batch_size=8"}
@@ -27,16 +27,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of trl and peft
 
 
 def _small(root: Path) -> None:
-    values = json.loads(json.dumps(compose(ROOT, Selection("tiny", "words", 0)).values))
-    values["base"]["architecture"] |= {"hidden_size": 32, "intermediate_size": 64, "layers": 1, "heads": 2}
-    values["base"]["warm_start"] |= {
-        "drill_pool": 50,
-        "demonstration_pool": 100,
-        "drills": {"steps": 2, "batch_size": 8, "learning_rate": 0.003},
-        "demonstrations": {"steps": 60, "batch_size": 16, "learning_rate": 0.01},
-    }
-    values["base"]["gates"] |= {"copy_accuracy": 0.0, "parsed_rate": 0.0}
-    values["evaluation"] |= {"items": 8}
+    values = small_words(8)
     (root / "params.yaml").write_text(json.dumps(values), encoding="utf-8")
 
 

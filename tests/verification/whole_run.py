@@ -22,13 +22,8 @@ from tests.verification.made_run import TAKEN
 ADAPTER, WHOLE = "elsewhere/adapter", "elsewhere/whole"
 
 
-def small_project(root: Path, *, items: int = 8) -> Project:
-    """Write a project whose tiny base is there and measured."""
-    for name in TAKEN:
-        if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(ROOT / name, root / name)
+def small_words(items: int) -> dict[str, Any]:
+    """Return the settings of the task words with a base that is built in seconds."""
     values = json.loads(json.dumps(compose(ROOT, Selection("tiny", "words", 0)).values))
     values["base"]["architecture"] |= {"hidden_size": 32, "intermediate_size": 64, "layers": 1, "heads": 2}
     values["base"]["warm_start"] |= {
@@ -39,6 +34,17 @@ def small_project(root: Path, *, items: int = 8) -> Project:
     }
     values["base"]["gates"] |= {"copy_accuracy": 0.0, "parsed_rate": 0.0}
     values["evaluation"] |= {"items": items}
+    return values
+
+
+def small_project(root: Path, *, items: int = 8) -> Project:
+    """Write a project whose tiny base is there and measured."""
+    for name in TAKEN:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, root / name)
+    values = small_words(items)
     (root / "params.yaml").write_text(json.dumps(values), encoding="utf-8")
     settings(root, {"sha256": "0" * 64})
     project = Project.open(root)
