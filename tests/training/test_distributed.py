@@ -304,7 +304,7 @@ def test_settings_that_processes_cannot_share_are_refused(
 ) -> None:
     raw = read_yaml(ROOT / "params.yaml", fix="")
     raw["train"] |= {"items_per_step": 4, "group_size": 4, "micro_batch_size": 4} | train
-    raw["distributed"] |= distributed
+    raw["distributed"] |= {"processes": 1} | distributed
     with pytest.raises(ConfigError) as refused:
         parse_params(raw)
     for word in words:
