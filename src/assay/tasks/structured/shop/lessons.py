@@ -123,10 +123,7 @@ def _drill(rng: np.random.Generator) -> list[Message]:
         question, answer = "", opener
     else:
         question, answer = MARKERS[asked], str(facts[asked])
-    return [
-        {"role": "user", "content": f"{text}{_ASK}{question}"},
-        {"role": "assistant", "content": answer},
-    ]
+    return [{"role": "user", "content": f"{text}{_ASK}{question}"}, {"role": "assistant", "content": answer}]
 
 
 def vocabulary() -> list[str]:
