@@ -10,7 +10,7 @@ from assay.core.config.settings import Params
 # Where a limit catches less. "neither": how it is set lets nothing pass that another value would catch.
 Looser = Literal["above", "below", "neither"]
 
-# The loosest of the presets in configs/grpo/, those for a smoke test left out (tests/evidence/test_relaxed.py).
+# The loosest of configs/grpo/, presets for a smoke test left out (tests/evidence/test_relaxed.py).
 NUMBERS: dict[str, tuple[float, Looser]] = {
     "health.max_skipped": (3, "above"),
     "health.retries": (2, "neither"),
