@@ -29,7 +29,7 @@ from assay.tasks.collider import Collider, ColliderSettings
 from assay.tools import evaluate as tool
 from tests.house import ROOT
 
-TASK = Collider(ColliderSettings(surface="compact", max_turns=8, shaping=0.0, gamma=1.0))
+TASK = Collider(ColliderSettings(surface="compact", max_turns=10, shaping=0.0, gamma=1.0))
 HELDOUT = "data/collider/heldout.jsonl"
 MINE = ("--policy", "models/base", "--task", "structured")
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
