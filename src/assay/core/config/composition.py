@@ -130,6 +130,37 @@ def presets(root: Path, group: str) -> list[str]:
     return sorted(path.stem for path in (root / "configs" / group).glob("*.yaml"))
 
 
+def files_of(root: Path, group: str, name: str) -> list[str]:
+    """Return the files that make a preset: where its `defaults` name another that it starts from, that one's
+    first.
+
+    Raises:
+        ConfigError: One of them cannot be read.
+    """
+    chain: list[str] = []
+    start: Any = name
+    while isinstance(start, str) and start not in chain:
+        chain.append(start)
+        listed = read_yaml(root / f"configs/{group}/{start}.yaml", fix=RESTORE).get("defaults")
+        start = (
+            next((each for each in listed if each != "_self_"), None) if isinstance(listed, list) else None
+        )
+    return [f"configs/{group}/{each}.yaml" for each in reversed(chain)]
+
+
+def preset_values(root: Path, group: str, name: str) -> dict[str, Any]:
+    """Return what a preset sets, with what it starts from.
+
+    Raises:
+        ConfigError: It cannot be read.
+    """
+    from omegaconf import OmegaConf
+
+    parts = [read_yaml(root / file, fix=RESTORE) for file in files_of(root, group, name)]
+    merged: Any = OmegaConf.to_container(OmegaConf.merge(*parts))
+    return {str(key): value for key, value in merged.items() if key != "defaults"}
+
+
 def compose(root: Path, selection: Selection) -> Composition:
     """Return the settings of a selection, composed as `dvc exp run` does it and with the bytes it would
     write.
@@ -192,7 +223,7 @@ def place_of(root: Path, name: str, selection: Selection | None = None) -> str:
         now = selected(root) if selection is None else selection
         if selection is None and os.environ.get(IN_EXPERIMENT) and _overridden(root, now, steps):
             return f"-S {name}=… of this experiment"
-        files = [f"configs/{group}/{getattr(now, group)}.yaml" for group in GROUPS]
+        files = [file for group in GROUPS for file in files_of(root, group, getattr(now, group))]
         # As Hydra composes: what comes later overrides what comes before, and config.yaml itself is last.
         found = [(*line_of(root / file, steps, fix=RESTORE), file) for file in (*files, CONFIG)]
     except (
@@ -201,7 +232,8 @@ def place_of(root: Path, name: str, selection: Selection | None = None) -> str:
         return f"configs/, {name}"
     depth = max(each[0] for each in found)
     if depth == 0:
-        return f"{_home_of(root, steps[0], files)}, {name}"
+        own = [f"configs/{group}/{getattr(now, group)}.yaml" for group in GROUPS]
+        return f"{_home_of(root, steps[0], own)}, {name}"
     _, line, file = [each for each in found if each[0] == depth][-1]
     return f"{file}, line {line}, {name}"
 
@@ -314,9 +346,9 @@ def _keep(root: Path, now: Selection, found: Mapping[str, Any], key: str) -> str
                 return f"./run assay config use {' '.join(changed)}   (keeps it)"
     place = CONFIG
     for group in GROUPS:
-        path = f"configs/{group}/{getattr(now, group)}.yaml"
-        if key in dict(_leaves(read_yaml(root / path, fix=RESTORE))):
-            place = path
+        for path in files_of(root, group, getattr(now, group)):
+            if key in dict(_leaves(read_yaml(root / path, fix=RESTORE))):
+                place = path
     if key == "seed":
         return f"./run assay config use seed={seed}   (keeps the seed; the rest differs too)"
     return f"set {key} in {place}, then ./run assay config use   (keeps it)"
