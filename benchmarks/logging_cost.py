@@ -68,7 +68,7 @@ def without() -> Iterator[None]:
     def on_log(self: Any, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
         state.log_history.clear()
         if logs and "loss" in logs:
-            self._kl()
+            self._kl(int(state.global_step))
             self._on_step(int(state.global_step))
 
     with (

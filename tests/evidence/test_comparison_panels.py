@@ -20,7 +20,8 @@ from assay.evidence.figures.comparison_figures import reward_histogram
 from assay.evidence.figures.forest_figure import cluster_gains, forest, forest_frame, newcombe
 from assay.evidence.figures.gallery import Drawn, of_comparison
 from assay.evidence.figures.paired_rows import PairedRow, strata_rows
-from assay.evidence.figures.verdict_figures import calibration, calibration_frame, false_claims, verdict_right
+from assay.evidence.details.confidence import verdict_right
+from assay.evidence.figures.verdict_figures import calibration, calibration_frame, false_claims
 from assay.evidence.formatting import difference_text
 from assay.evidence.tables.claim_tables import plot_tables
 from assay.statistics.intervals import wilson

@@ -108,6 +108,14 @@ def test_a_missing_column_is_named_as_missing(column: str) -> None:
     assert f"{column}: missing" in words(training_curve(blank))
 
 
+def test_a_kl_measured_at_some_steps_is_one_line_that_says_so() -> None:
+    seldom = log()
+    seldom.loc[seldom["step"] % 5 != 0, "kl"] = np.nan
+    text = words(training_curve(seldom))
+    assert "measured at 10 of 50 steps" in text and "missing" not in text
+    assert "measured at" not in words(training_curve(log()))
+
+
 def test_gaps_are_counted_and_not_bridged() -> None:
     gappy = log()
     gappy.loc[20:24, "loss"] = np.nan

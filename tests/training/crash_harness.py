@@ -82,6 +82,7 @@ def settings(steps: int, **changes: dict[str, Any]) -> Params:
         "group_size": 4,
         "micro_batch_size": 4,
         "kl_probe_episodes": 2,
+        "kl_probe_every": 3,
         "learning_rate": 0.01,
         "lr_scheduler": "cosine",
         "warmup_steps": 2,

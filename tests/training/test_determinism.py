@@ -65,7 +65,7 @@ def test_each_row_has_five_digests_and_a_chain_that_follows_from_them() -> None:
 
 def test_validating_seldom_and_measuring_no_kl_change_no_link(monkeypatch: pytest.MonkeyPatch) -> None:
     _, often = run(with_last_checkpoint(params(every=1)))
-    monkeypatch.setattr(Attempt, "_kl", lambda self: 0.0)
+    monkeypatch.setattr(Attempt, "_kl", lambda self, step: 0.0)
     _, seldom = run(with_last_checkpoint(params(every=2)))
     assert [row["digests"] for row in often.train_log] == [row["digests"] for row in seldom.train_log]
 

@@ -336,9 +336,9 @@ def test_a_fresh_adapter_has_moved_by_exactly_nothing_and_the_base_is_read_once(
         calls.append(1)
         return original(*arguments, **named)
 
-    def before(self: Attempt) -> float:
+    def before(self: Attempt, step: int) -> float | None:
         calls.clear()
-        twice = [kl(self), kl(self)]
+        twice = [kl(self, step), kl(self, step)]
         found.append((twice, len(calls)))
         return twice[0]
 

@@ -42,6 +42,7 @@ def params(*, every: int = 2, **changes: Any) -> Params:
         "group_size": 4,
         "micro_batch_size": 8,
         "kl_probe_episodes": 2,
+        "kl_probe_every": 1,
         "learning_rate": 0.01,
         "warmup_steps": 0,
         # Dropout draws from torch's global generator while training: what validation does to it would show.
@@ -190,6 +191,18 @@ def test_the_log_has_the_promised_columns_and_a_kl_even_without_a_kl_term() -> N
     assert [step for step, _, _ in history.validations] == [0, 2]
     assert "wall_time_s" in history.observed[0]
     assert not any("time" in name for row in history.train_log for name in row)
+
+
+def test_a_kl_measured_seldom_is_missing_elsewhere_and_moves_no_weight() -> None:
+    always, every = run(params(steps=4))
+    seldom, third = run(params(steps=4, kl_probe_every=3))
+    measured = [row["kl"] for row in every.training_log]
+    assert [row["kl"] for row in third.training_log] == [None, None, *measured[2:]]
+    assert None not in measured
+    for row in third.train_log:
+        assert row["kl_probe"] == row["signals"]["kl"] == third.training_log[row["step"] - 1]["kl"]
+    assert [row["digests"] for row in every.train_log] == [row["digests"] for row in third.train_log]
+    assert all(torch.equal(tensor, seldom.adapter[name]) for name, tensor in always.adapter.items())
 
 
 def test_an_adapter_names_no_path_of_this_machine(tmp_path: Path) -> None:

@@ -365,7 +365,7 @@ def _row(
         "loss": float(numbers[0]),
         "reward": components["mean_cumulative"],
         "reward_std": float(numbers[1]),
-        "kl": 0.2 * done,
+        "kl": 0.2 * done if project.params.train.measures_kl(step) else None,
         "grad_norm": float(numbers[3]),
         "learning_rate": learning_rates(project.params.train)[step - 1],
     }

@@ -127,7 +127,10 @@ def _is_whole(folder: Path, where: str) -> bool:
         if (folder / name).exists():
             return name == CONFIGS[1]
     found = (
-        path for name in CONFIGS for deep in range(1, DEEPEST + 1) for path in folder.glob(f"{'*/' * deep}{name}")
+        path
+        for name in CONFIGS
+        for deep in range(1, DEEPEST + 1)
+        for path in folder.glob(f"{'*/' * deep}{name}")
     )
     below = sorted({path.parent.relative_to(folder).as_posix() for path in found})
     raise PolicyError(

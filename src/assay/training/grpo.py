@@ -328,8 +328,8 @@ class Attempt:
         if self.processes.main:
             complain(f"{name}: the step at work will be finished and saved first; once more stops at once")
 
-    def _kl(self) -> float:
-        return self._divergence()
+    def _kl(self, step: int) -> float | None:
+        return self._divergence() if self.params.train.measures_kl(step) else None
 
     def _validate(self, step: int) -> Validation | LostValidation:
         """Play the validation suite, whole or for nothing: episodes left out would choose a checkpoint by an

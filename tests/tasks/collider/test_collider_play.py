@@ -22,7 +22,7 @@ from assay.tasks.collider.world import physics
 from assay.tasks.collider.world.simulator import ColliderState, expected_in_hand
 from assay.tasks.protocol import Item, Step
 
-GOLDEN = "767efd36db7c890316b45b1dae8c69da6924021b56376e3f788c5699013390df"
+GOLDEN = "3596927a058e050d22c56afd293f2bd58ca54168a3580a9f5a76c3e2bde10194"
 SCRIPTS = (
     ["rg1", "re1", "rm1", "rl1", "kg", "rg5", "ag", "ygb302c9"],
     ["rl4", "fl", "s", "al", "kl", "rl5", "fl", "nc3"],
@@ -276,20 +276,20 @@ def test_a_claim_on_a_null_world_is_false_and_asks_no_further_question(
     step = run(compact, null(items), ["rg1", "ygb100c9"])[-1]
     flags = compact.judge(step.state).flags
     assert flags == {**dict.fromkeys(compact.flags), "false_claim": True}
-    assert step.parts["terminal"] == pytest.approx(-1.0 - 0.2 * 0.81)
+    assert step.parts["terminal"] == pytest.approx(-1.0 - 0.4 * 0.81)
 
 
 def test_saying_null_is_right_on_null_worlds_alone(compact: Collider, items: list[Item]) -> None:
     right, wrong = run(compact, null(items), ["nc9"])[-1], run(compact, signal(items), ["nc9"])[-1]
-    assert right.parts["terminal"] == pytest.approx(0.498) and compact.judge(right.state).success
-    assert wrong.parts["terminal"] == pytest.approx(-0.462) and not compact.judge(wrong.state).success
+    assert right.parts["terminal"] == pytest.approx(0.496) and compact.judge(right.state).success
+    assert wrong.parts["terminal"] == pytest.approx(-0.624) and not compact.judge(wrong.state).success
     assert compact.judge(wrong.state).flags["discovered"] is False
 
 
 def test_the_amounts_are_the_ones_that_the_models_were_trained_on() -> None:
     assert (rewards.RIGHT_CLAIM, rewards.UNPROVEN_CLAIM, rewards.WRONG_CLAIM) == (0.7, 0.1, -1.0)
-    assert (rewards.RIGHT_NULL, rewards.MISSED_SIGNAL, rewards.NO_VERDICT) == (0.5, -0.3, -0.5)
-    assert (rewards.SPIN_BONUS, rewards.SAVED_BONUS, rewards.CALIBRATION_WEIGHT) == (0.15, 0.15, 0.2)
+    assert (rewards.RIGHT_NULL, rewards.MISSED_SIGNAL, rewards.NO_VERDICT) == (0.5, -0.3, -0.7)
+    assert (rewards.SPIN_BONUS, rewards.SAVED_BONUS, rewards.CALIBRATION_WEIGHT) == (0.15, 0.15, 0.4)
     assert rewards.FORMAT_PENALTY == -0.02
 
 
@@ -313,7 +313,7 @@ def test_the_reward_of_a_claim_stays_in_its_range_and_honesty_and_proof_pay(
 @given(st.booleans(), st.floats(0, 1))
 def test_the_reward_of_a_null_stays_in_its_range_and_honesty_pays(is_null: bool, said: float) -> None:
     value = rewards.null_reward(is_null, said)
-    assert -0.5 <= value <= 0.5 and value <= rewards.null_reward(is_null, float(is_null))
+    assert -0.7 <= value <= 0.5 and value <= rewards.null_reward(is_null, float(is_null))
 
 
 @given(

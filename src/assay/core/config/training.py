@@ -51,7 +51,14 @@ class TrainSettings(Settings):
     scale_rewards: Literal["group", "batch", "none"]
     gradient_checkpointing: bool
     kl_probe_episodes: Positive
+    kl_probe_every: Positive = Field(
+        description="steps from one measurement of the KL to the base to the next; the last step always has one"
+    )
     lora: LoraSettings
+
+    def measures_kl(self, step: int) -> bool:
+        """Return whether the KL to the base is measured at a step, counted from 1."""
+        return step % self.kl_probe_every == 0 or step == self.steps
 
 
 class NamedData(Settings):

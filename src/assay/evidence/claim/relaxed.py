@@ -72,6 +72,7 @@ NUMBERS: dict[str, tuple[float, Looser]] = {
     "health.validation.gap": (0.05, "above"),
     "health.validation.correlation": (0.5, "below"),
     "health.validation.part_share": (0.8, "above"),
+    "train.kl_probe_every": (5, "above"),
     "base.gates.copy_accuracy": (0.95, "below"),
     "base.gates.parsed_rate": (0.9, "below"),
     "base.gates.episodes": (256, "below"),

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from assay.core.records import Episode, Interval, Record
 from assay.core.seeds import rng as labelled_rng
-from assay.evidence.claim.differences import compare_measure
+from assay.evidence.claim.differences import compare_measure, deltas
 from assay.evidence.claim.plan import ClaimPlan
 from assay.evidence.claim.random_reward import RandomRewardControl
 from assay.evidence.formatting import difference_text
@@ -28,6 +28,9 @@ class Rival(Record):
     kind: RivalKind
     rate: float | None = Field(description="the rival's own, share")
     difference: Interval = Field(description="trained - rival over paired items, shares")
+    reward: Interval | None = Field(
+        default=None, description="the same difference in mean reward; null: by an earlier version"
+    )
     p: float | None
     beaten: bool | None = Field(description="by the trained policy; null: too few clusters to test")
     beaten_by: bool | None = Field(description="whether the rival beats it; null: as above")
@@ -54,13 +57,15 @@ def compare_rivals(
     for name in sorted(
         set(plan.rivals) & set(rivals), key=lambda name: (list(KINDS).index(plan.rivals[name]), name)
     ):
-        rng = labelled_rng(seed, "rival", name)
-        each = compare_measure(rivals[name], trained, measure, rng, largest=plan.largest_cluster or 0)
+        both, largest, known = (rivals[name], trained), plan.largest_cluster or 0, plan.reward_range
+        each = compare_measure(*both, measure, labelled_rng(seed, "rival", name), largest=largest)
+        reward = deltas(*both, ["mean_reward"], seed, largest=largest, reward_range=known)["mean_reward"]
         ahead, shown = sign * (each.difference.value or 0.0), each.p is not None and each.p <= alpha
         found[name] = Rival(
             kind=plan.rivals[name],
             rate=each.before,
             difference=each.difference,
+            reward=reward,
             p=each.p,
             beaten=None if each.p is None else shown and ahead > 0,
             # What openings cost is paid for calling something better: a rival that is better is said at once.

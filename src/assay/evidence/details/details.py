@@ -19,6 +19,7 @@ from assay.core.seeds import rng as labelled_rng
 from assay.dataset.suite import FEWEST_CLUSTERS
 from assay.evaluation.clusters import cluster_sums
 from assay.evaluation.measures import best_of
+from assay.evidence.details.confidence import StatedConfidence, stated_confidence
 from assay.statistics.bounded_mean import bounded_mean_test
 from assay.statistics.intervals import interval, missing
 
@@ -103,6 +104,9 @@ class Details(Record):
     )
     broken: tuple[Changed, ...] = Field(description="right in all draws before, in none after")
     fixed: int = Field(ge=0, description="items right in no draw before, in all after")
+    confidence: dict[str, StatedConfidence] = Field(
+        default={}, description="of each arm, before and after; empty where the task asks for none"
+    )
 
 
 Values = Mapping[str, Sequence[float]]  # by item, one value for each of its draws
@@ -160,6 +164,11 @@ def details_of(
             if b == full[item] and a == 0
         ),
         fixed=sum(b == 0 and a == len(wins[1][item]) for item, (b, a) in whole.items()),
+        confidence={
+            name: found
+            for name, arm in (("before", before), ("after", after))
+            if (found := stated_confidence(arm, labelled_rng(seed, "details", "confidence", name)))
+        },
     )
 
 

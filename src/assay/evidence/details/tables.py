@@ -23,6 +23,13 @@ def detail_notes(details: Details) -> list[str]:
     if details.collapsed:
         told = ", ".join(map(_collapse_said, details.collapsed))
         found.append(f"Nearly constant after training and not before: {told}.")
+    after = details.confidence.get("after")
+    if after is not None and not (after.difference.high is not None and after.difference.high < 0):
+        found.append(
+            "The stated confidence is not shown to tell right verdicts from wrong ones: Brier score"
+            f" {after.brier:.3f}, always stating {after.right:.2f} {after.constant:.3f}, difference"
+            f" {difference_text(after.difference, rate=False)}."
+        )
     if details.broken:
         found.append(
             f"{counted(len(details.broken), 'items')} that the base got right in every draw"
@@ -77,6 +84,19 @@ def detail_tables(details: Details, planned: PlannedPower, cluster_name: str) ->
                     "difference with no answer as wrong": _difference(each.silence_is_wrong),
                 }
                 for each in details.conditional
+            ]
+        ),
+        "Whether the stated confidence informs: Brier score, and that of the best constant": pd.DataFrame(
+            [
+                {
+                    "arm": arm,
+                    "verdicts": each.difference.n,
+                    "right, %": percent(each.right),
+                    "Brier score": f"{each.brier:.3f}",
+                    "of the best constant": f"{each.constant:.3f}",
+                    "difference": difference_text(each.difference, rate=False),
+                }
+                for arm, each in details.confidence.items()
             ]
         ),
         "Where differences come from, standard deviations in points": _components(details, cluster_name),

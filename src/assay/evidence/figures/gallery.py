@@ -15,6 +15,7 @@ from assay.core.seeds import derive_seed
 from assay.evaluation.measures import is_rate
 from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.differences import measure_of_primary
+from assay.evidence.details.confidence import has_verdicts
 from assay.evidence.figures.comparison_figures import (
     before_after_summary,
     level_rows,
@@ -65,7 +66,6 @@ from assay.evidence.figures.verdict_figures import (
     calibration,
     calibration_frame,
     false_claims,
-    has_verdicts,
     validity_by_stratum,
     validity_frame,
 )

@@ -103,7 +103,9 @@ def training_curve(
     if reward is not None and logged is not None:
         _band(first, logged, reward, spread)
     _curve(panels[1], log, "loss", INK, "Loss", "loss")
-    _curve(panels[2], log, "kl", INK, "KL to the base policy", "nat per token")
+    measured = log if column(log, "kl") is None else log.dropna(subset="kl")
+    seldom = "" if len(measured) == len(log) else f", measured at {len(measured)} of {len(log)} steps"
+    _curve(panels[2], measured, "kl", INK, f"KL to the base policy{seldom}", "nat per token")
     _curve(panels[3], log, "grad_norm", INK, "Gradient norm before clipping", "norm")
     for panel in panels:
         mark_chosen(panel, chosen_step)

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 
 from assay.core.records import Episode, Interval
 from assay.evaluation.clusters import cluster_sums
+from assay.evidence.details.confidence import verdict_right
 from assay.evidence.figures.drawing import AFTER, BEFORE, GREY, bare_figure, new_figure, say_missing, styled
 from assay.evidence.figures.forest_rows import ROW
 from assay.evidence.figures.paired_rows import (
@@ -35,25 +36,6 @@ FALSE_CLAIM, POWER, CONFIDENCE, SIGNIFICANCE = "false_claim_rate", "discovered_r
 HIGHEST_Z = 6  # significance bins are one wide; the last holds all above
 Arms = tuple[Sequence[Episode], Sequence[Episode]]
 _LOOKS = ((BEFORE, "o", ""), (AFTER, "s", "///"))
-
-
-def has_verdicts(episodes: Sequence[Episode]) -> bool:
-    """Return whether the task asks how sure the player is, in worlds of which some hold nothing."""
-    return any(e.metrics.get(CONFIDENCE) is not None and "false_claim" in e.flags for e in episodes)
-
-
-def verdict_right(episode: Episode) -> bool | None:
-    """Return whether the verdict was right, be it proven or not; None without one.
-
-    On a null world any claim is wrong; elsewhere channel and mass have to be right, and "nothing there" is
-    wrong.
-    """
-    if episode.metrics.get(CONFIDENCE) is None:
-        return None
-    false_claim = episode.flags.get("false_claim")
-    if false_claim is not None:
-        return not false_claim
-    return bool(episode.flags.get("channel_correct")) and bool(episode.flags.get("mass_correct"))
 
 
 def calibration_frame(before: Sequence[Episode], after: Sequence[Episode]) -> pd.DataFrame:

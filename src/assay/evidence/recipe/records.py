@@ -4,6 +4,7 @@ what every seed showed."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Literal
 
 from pydantic import Field
@@ -12,7 +13,9 @@ from assay.core.records import Interval, Record, TrainFacts
 from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.effect import Effect
 from assay.evidence.claim.random_reward import RandomRewardControl
+from assay.evidence.claim.rivals import Rival
 from assay.evidence.claim.verdict import Guardrail, Verdict
+from assay.evidence.details.confidence import StatedConfidence
 
 Sided = Literal["one-sided", "two-sided"]
 
@@ -117,6 +120,13 @@ class SeedRun(Record):
     greedy_before: float | None
     greedy_after: float | None
     normalised_score: float | None
+    rivals: dict[str, Rival] = Field(
+        default={}, description="the trained policy against each rival of the plan"
+    )
+    measures: dict[str, Interval] = Field(default={}, description="after training, as in reports.json")
+    confidence: StatedConfidence | None = Field(
+        default=None, description="stated after training; null: none asked for"
+    )
     aa_passed: bool | None = Field(description="base against base; null: not run")
     random_reward: RandomRewardControl | None = Field(description="the control arm; null: not run")
 
@@ -169,6 +179,8 @@ def record_finished(
     trained: TrainFacts,
     greedy: tuple[float | None, float | None],
     metrics: Mapping[str, Any],
+    measures: Mapping[str, Interval] = MappingProxyType({}),
+    confidence: StatedConfidence | None = None,
 ) -> SeedRun:
     """Return the record of a run that reached its verdict, NOT EVALUABLE included.
 
@@ -178,8 +190,10 @@ def record_finished(
         trained: Its train.json.
         greedy: The primary measure before and after with greedy decoding.
         metrics: Its metrics.json; a run that is not evaluable has no score there.
+        measures: Those after training in its reports.json.
+        confidence: That stated after training, in its details.json.
     """
-    of_claim = ("verdict", "reason", "warnings", "before", "after", "p", "random_reward")
+    of_claim = ("verdict", "reason", "warnings", "before", "after", "p", "rivals", "random_reward")
     of_training = ("seed", "chosen_step", "base_digest", "policy_digest", "chain")
     known: dict[str, Any] = {field: getattr(claim, field) for field in of_claim}
     known |= {field: getattr(trained, field) for field in of_training}
@@ -193,6 +207,8 @@ def record_finished(
         greedy_before=greedy[0],
         greedy_after=greedy[1],
         normalised_score=None if score is None else float(score),
+        measures=dict(measures),
+        confidence=confidence,
         aa_passed=None if claim.control is None else claim.control.passed,
     )
 
@@ -201,4 +217,5 @@ def record_failed(name: str, seed: int, reason: str) -> SeedRun:
     """Return the record of a run that did not reach a verdict, with the reason and no number at all."""
     nothing: dict[str, Any] = dict.fromkeys(SeedRun.model_fields)
     given = {"name": name, "seed": seed, "state": "failed", "reason": reason, "warnings": ()}
+    given |= {"rivals": {}, "measures": {}}
     return SeedRun.model_validate(nothing | given)

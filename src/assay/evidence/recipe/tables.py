@@ -11,6 +11,7 @@ from pydantic import Field
 from assay.core.counting import counted
 from assay.core.errors import EvidenceError
 from assay.core.records import Record
+from assay.evaluation.measures import column_name
 from assay.evidence.claim.effect import effect_words
 from assay.evidence.claim.random_reward import RandomRewardControl
 from assay.evidence.escape import markdown_table, one_line, visible
@@ -162,6 +163,25 @@ def runs_frame(runs: Sequence[SeedRun]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def skill_frame(runs: Sequence[SeedRun]) -> pd.DataFrame:
+    """Return one row of text a seed that finished: against the scripted rivals, and its stated confidence."""
+    rows: list[dict[str, object]] = []
+    for run in runs:
+        row: dict[str, object] = {"training seed": run.seed}
+        for name, rival in run.rivals.items():
+            if rival.kind == "scripted":
+                row[f"success \u2212 {name}, points"] = difference_text(rival.difference, rate=True)
+                row[f"reward \u2212 {name}"] = difference_text(rival.reward, rate=False)
+        for name, held in run.measures.items():
+            if name.endswith("_correct_rate"):
+                row[f"{column_name(name)}, % (n)"] = f"{interval_text(held, rate=True)} ({held.n})"
+        if run.confidence is not None:
+            row["Brier \u2212 best constant"] = difference_text(run.confidence.difference, rate=False)
+        if len(row) > 1:
+            rows.append(row)
+    return pd.DataFrame(rows).fillna(MISSING)
+
+
 def _describe_control(control: RandomRewardControl | None) -> str:
     if control is None:
         return "not run"
@@ -199,6 +219,8 @@ def seeds_block(found: SeedsTogether | None, task: str, code_now: str | None) ->
         other = f"{made}, not by the code of the last run ({code_now[:12]}): this table"
         blocks.append(f"{other} is older or newer than the evidence beside it.")
     blocks.append(markdown_table(runs_frame(found.runs)))
+    if len(skill := skill_frame(found.runs)):
+        blocks.append(markdown_table(skill))
     if said := [*(found.recipe.warnings if found.recipe is not None else ()), *found.notes]:
         blocks.append("\n".join(f"- {one_line(text)}" for text in said))
     if found.bases:

@@ -20,7 +20,7 @@ __all__ = [
     "play_adaptive",
     "shipped_data",
 ]
-RELEASE = ("release", 1)
+RELEASE = ("release", 2)
 
 
 def build(
@@ -33,5 +33,5 @@ def build(
 
 def shipped_data() -> dict[str, str]:
     """Return the data that come with it: the text of each file by its name."""
-    rows = {name: generate(name, size, max_turns=8, labels=RELEASE) for name, size in SUITES.items()}
+    rows = {name: generate(name, size, max_turns=10, labels=RELEASE) for name, size in SUITES.items()}
     return {f"{name}.jsonl": "".join(dumps(row) + "\n" for row in suite) for name, suite in rows.items()}

@@ -13,17 +13,24 @@ from assay.tasks.collider.world.scenario import TIERS, Scenario, from_row
 from assay.tasks.collider.world.simulator import ColliderState
 from assay.tasks.protocol import Message
 
-# Weak on purpose: these players gather data sensibly, but judge them blindly. Before a significant excess
-# they name any channel they have seen half of the time; without one they often claim all the same. That
+# Weak on purpose: these players gather data sensibly, but judge them blindly. Half of the time they name any
+# channel they have seen, even after a significant excess; without one they often claim all the same. That
 # nothing is there they say only when blocks or turns are spent: a policy that may say so at once learns
 # nothing else, as blind claims cost more.
 EXPLORER_ODDS = 0.85
 HASTE_ODDS = 0.05
-ACT_ON_PROOF_ODDS = 0.7
+ACT_ON_PROOF_ODDS = 0.5
 MISREAD_ODDS = 0.5
 DOUBT_ODDS = 0.35
 MISCOPY_ODDS = 0.02
-SIDE_ACTION_ODDS = 0.04
+SIDE_ACTION_ODDS = 0.03
+# What pays after a significant excess is rare in play at random, so they do it often and use it half.
+CALIBRATE_ODDS = 0.8
+ANGLES_ODDS = 0.8
+READ_SPIN_ODDS = 0.7
+DRILLED_SPIN_ODDS = 0.5
+# Stated in tenths, first to last: without any skill, but not where a verdict of its kind is seldom right.
+NULL_TENTHS, PROVEN_TENTHS, GUESS_TENTHS = (3, 7), (6, 9), (1, 6)
 
 
 def scenario_for_lesson(rng: np.random.Generator, max_turns: int) -> Scenario:
@@ -37,19 +44,25 @@ def pick_style(rng: np.random.Generator) -> str:
     return "explore" if rng.uniform() < EXPLORER_ODDS else "wander"
 
 
+def _confidence(rng: np.random.Generator, tenths: tuple[int, int]) -> float:
+    return int(rng.integers(tenths[0], tenths[1] + 1)) / 10
+
+
 def _verdict(state: ColliderState, rng: np.random.Generator) -> Action:
-    confidence = int(rng.integers(10)) / 10
-    seen = state.looked_at()
+    seen, doubtful = state.looked_at(), _confidence(rng, NULL_TENTHS)
     if not seen:
-        return Action("no_signal", confidence=confidence)
+        return Action("no_signal", confidence=doubtful)
     place = max(seen, key=lambda other: state.data[other].local_z)
     proven = state.is_significant(place)
     spent = state.turns_left == 1 or not state.blocks_left
     if spent and not proven and rng.uniform() < DOUBT_ODDS:
-        return Action("no_signal", confidence=confidence)
+        return Action("no_signal", confidence=doubtful)
+    confidence = _confidence(rng, PROVEN_TENTHS if proven else GUESS_TENTHS)
     if not proven or rng.uniform() < MISREAD_ODDS:
         place = seen[int(rng.integers(len(seen)))]
-    spin = (None, 0, 1, 2)[int(rng.integers(4))]
+    spin, notice = (None, 0, 1, 2)[int(rng.integers(4))], state.notice
+    if notice.kind == "angles" and notice.place == place and rng.uniform() < READ_SPIN_ODDS:
+        spin = int(notice.values[0])
     action = baselines.claim(state, place, spin, confidence)
     if rng.uniform() < MISCOPY_ODDS:
         mass = physics.centre_gev(state.briefing.m0_gev, int(rng.integers(N_BINS)))
@@ -59,37 +72,35 @@ def _verdict(state: ColliderState, rng: np.random.Generator) -> Action:
 
 def weak_action(state: ColliderState, style: str, rng: np.random.Generator) -> Action:
     """Return the next move of a noisy player that speaks well and plays poorly."""
+    if state.turns_left == 1:
+        return _verdict(state, rng)
     channels, seen = state.briefing.channels, state.looked_at()
     proven = any(state.is_significant(place) for place in seen)
-    haste = ACT_ON_PROOF_ODDS if proven else HASTE_ODDS
-    if state.turns_left == 1 or (seen and rng.uniform() < haste):
+    best = max(seen, key=lambda other: state.data[other].local_z) if seen else 0
+    if proven:
+        if state.blocks_left and not state.data[best].calibrated and rng.uniform() < CALIBRATE_ODDS:
+            return Action("calibrate", channels[best])
+        measured = state.notice.kind == "angles" and state.notice.place == best
+        if not measured and rng.uniform() < ANGLES_ODDS:
+            return Action("angles", channels[best])
+    if seen and rng.uniform() < (ACT_ON_PROOF_ODDS if proven else HASTE_ODDS):
         return _verdict(state, rng)
     if seen and rng.uniform() < SIDE_ACTION_ODDS:
-        kind = int(rng.integers(4))
         name = channels[seen[int(rng.integers(len(seen)))]]
-        if kind == 0:
-            return Action("scan")
-        if kind == 1:
-            return Action("fit", name)
-        return Action("angles", name) if kind == 2 or not state.blocks_left else Action("calibrate", name)
+        return Action("scan") if rng.uniform() < 0.5 else Action("fit", name)
     if not state.blocks_left:
         return _verdict(state, rng)
-    place = int(rng.integers(len(channels)))
-    most = 4
+    place, most = int(rng.integers(len(channels))), 4
     if style == "explore":
         unseen = [other for other in range(len(channels)) if other not in seen]
-        place = (
-            unseen[int(rng.integers(len(unseen)))]
-            if unseen
-            else max(seen, key=lambda p: state.data[p].local_z)
-        )
-        most = 1 if unseen else 5
+        place = unseen[int(rng.integers(len(unseen)))] if unseen else best
+        most = 1 if unseen else 3
     return Action("take_data", channels[place], blocks=int(rng.integers(1, min(state.blocks_left, most) + 1)))
 
 
 def drill(rng: np.random.Generator) -> list[Message]:
     """Return one question about a made-up state line and its answer, which copies the bin of the channel
-    asked for."""
+    asked for, and the spin where it was measured."""
     n = len(generation.HOME_CHANNELS)
     shown = rng.permutation(n)[: int(rng.integers(1, n + 1))].tolist()
     words = [f"L{int(rng.integers(0, BUDGET_BLOCKS))}"]
@@ -103,8 +114,12 @@ def drill(rng: np.random.Generator) -> list[Message]:
         words.append(f"{letter(generation.HOME_CHANNELS[place])}{bins[place]}{proof}{strength}{blocks}{mark}")
     asked = shown[int(rng.integers(len(shown)))]
     name = letter(generation.HOME_CHANNELS[asked])
-    # Spin and confidence are fixed here, so that a right answer is one string.
-    answer = f"y{name}{bins[asked]}-c5"
+    # Confidence is fixed here, and the spin where none was measured, so that a right answer is one string.
+    spin = "-"
+    if rng.uniform() < DRILLED_SPIN_ODDS:
+        spin = str(int(rng.integers(3)))
+        words.insert(0, f"a{name}{spin}{z_token(float(rng.gamma(3.0, 1.0)))}")
+    answer = f"y{name}{bins[asked]}{spin}c5"
     return [
         {"role": "user", "content": " ".join([*words, f"y{name}"])},
         {"role": "assistant", "content": answer},

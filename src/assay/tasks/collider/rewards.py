@@ -24,8 +24,8 @@ SAVED_BONUS = 0.15
 WRONG_CLAIM = -1.0
 RIGHT_NULL = 0.5
 MISSED_SIGNAL = -0.3
-NO_VERDICT = -0.5
-CALIBRATION_WEIGHT = 0.2
+NO_VERDICT = -0.7
+CALIBRATION_WEIGHT = 0.4
 FORMAT_PENALTY = -0.02
 POTENTIAL_CAP_Z = 5.0
 _CENTRES = physics.bin_centre_gev(1.0, np.arange(physics.N_BINS))
@@ -112,12 +112,12 @@ def proven(facts: Facts, state: ColliderState) -> bool:
 def claim_reward(
     right: bool, proven: bool, spin_correct: bool | None, blocks_saved: int, confidence: float
 ) -> float:
-    """Return the terminal reward of a claim, in [-1.2, 1]; being proven counts for a right claim alone.
+    """Return the terminal reward of a claim, in [-1.4, 1]; being proven counts for a right claim alone.
 
     >>> round(claim_reward(True, True, True, 10, 1.0), 9), round(claim_reward(True, False, True, 10, 1.0), 9)
     (1.0, 0.4)
     >>> claim_reward(False, True, None, 10, 1.0)
-    -1.2
+    -1.4
     """
     if not right:
         return WRONG_CLAIM - CALIBRATION_WEIGHT * confidence * confidence
@@ -128,10 +128,10 @@ def claim_reward(
 
 
 def null_reward(is_null: bool, confidence: float) -> float:
-    """Return the terminal reward of saying that nothing is there, in [-0.5, 0.5]; saved blocks do not count.
+    """Return the terminal reward of saying that nothing is there, in [-0.7, 0.5]; saved blocks do not count.
 
     >>> null_reward(True, 1.0), round(null_reward(False, 0.5), 9)
-    (0.5, -0.35)
+    (0.5, -0.4)
     """
     base = RIGHT_NULL if is_null else MISSED_SIGNAL
     return base - CALIBRATION_WEIGHT * (confidence - float(is_null)) ** 2
@@ -142,7 +142,7 @@ def reward_range(max_turns: int) -> tuple[float, float]:
     behind turns that could not be read, and a right one that is proven, saves all blocks and names the spin.
 
     >>> reward_range(8)
-    (-1.36, 1.0)
+    (-1.56, 1.0)
     """
     low = WRONG_CLAIM - CALIBRATION_WEIGHT + FORMAT_PENALTY * max_turns
     return round(low, 9), RIGHT_CLAIM + SPIN_BONUS + SAVED_BONUS

@@ -16,6 +16,7 @@ from assay.core.storage.yaml import read_yaml
 from assay.evaluation.measures import mean_of
 from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.differences import measure_of_primary
+from assay.evidence.details.details import Details
 from assay.evidence.recipe.records import (
     BaseBuilt,
     RecipeClaim,
@@ -25,6 +26,7 @@ from assay.evidence.recipe.records import (
     record_finished,
 )
 from assay.evidence.recipe.tables import compare_runs
+from assay.statistics.report import Reports
 from assay.tools.recipe.compare import (
     APART,
     LOCK,
@@ -102,8 +104,15 @@ def read_seed(copy: Path) -> SeedRun:
     files = [place_of(f"{arm}_eval_greedy.jsonl") for arm in ("pre", "post")]
     measure = measure_of_primary(claim.plan.primary)
     before, after = (mean_of(read_records(copy / file, Episode, fix=_AGAIN), measure) for file in files)
+    metrics = _read_json(copy / place_of("metrics.json"))
+    told = copy / place_of("details.json"), copy / place_of("reports.json")
+    if not all(path.is_file() for path in told):  # a run that is not evaluable lacks them
+        return record_finished(copy.name, claim, trained, (before, after), metrics)
+    details = read_record(told[0], Details, fix=_AGAIN)
+    reports = read_record(told[1], Reports, fix=_AGAIN)
+    own = reports.arms["post_eval"].measures
     return record_finished(
-        copy.name, claim, trained, (before, after), _read_json(copy / place_of("metrics.json"))
+        copy.name, claim, trained, (before, after), metrics, own, details.confidence.get("after")
     )
 
 

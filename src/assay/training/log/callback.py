@@ -132,7 +132,7 @@ class Recorder(TrainerCallback):
         guard: Knows which steps were skipped.
         phases: Where the seconds went.
         latest: Gives the episodes of the step at work.
-        kl: Measures the KL to the base, in nats a token.
+        kl: Measures the KL to the base at a step, in nats a token; None: it has none there.
         validate: Plays the validation suite at a step; what is incomplete counts as no validation.
         tell: Told what happens, for the log of events.
         on_step: Told each finished step.
@@ -150,7 +150,7 @@ class Recorder(TrainerCallback):
         guard: Guard,
         phases: Phases,
         latest: Callable[[], Sequence[Rollout | Lost]],
-        kl: Callable[[], float],
+        kl: Callable[[int], float | None],
         validate: Callable[[int], Validation | LostValidation],
         tell: Tell,
         on_step: Callable[[int], None],
@@ -224,13 +224,13 @@ class Recorder(TrainerCallback):
         ledger, task, skipped = self._ledger, self._task, self._guard.skipped.get(step)
         episodes = [each.episode for each in rollouts if isinstance(each, Rollout)]
         with self._phases("kl_probe"), self._trainer.whole():
-            kl = self._kl()
+            kl = self._kl(step)
         row: dict[str, Any] = {"step": step, "epoch": epoch, "kl": kl}
         row |= {name: _number(logs.get(name)) for name in TRAINING_LOG_COLUMNS if name not in row}
         if skipped is not None:
             row |= {name: None for name in ("loss", "grad_norm", "reward", "reward_std")}
         elif episodes:
-            for name in ("loss", "grad_norm", "kl", "reward"):
+            for name in ("loss", "grad_norm", *(() if kl is None else ("kl",)), "reward"):
                 if row[name] is None or not math.isfinite(row[name]):
                     self._guard.refuse(step, name, math.nan, [_item_of(each) for each in rollouts])
         ledger.history.training_log.append({name: row[name] for name in TRAINING_LOG_COLUMNS})

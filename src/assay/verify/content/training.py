@@ -267,6 +267,11 @@ def _off_schedule(package: Unpacked) -> Iterator[str]:
     settings, processes = package.project.params.train, package.project.params.distributed.processes
     alone = settings.num_iterations == processes == 1
     for row, rate in zip(package.log, learning_rates(settings), strict=False):
+        if (row["kl_probe"] is not None) != settings.measures_kl(row["step"]):
+            yield (
+                f"train_log.jsonl, step {row['step']}, kl_probe: {row['kl_probe']!r}; train.kl_probe_every"
+                f" is {settings.kl_probe_every}"
+            )
         if not math.isclose(row["learning_rate"], rate, rel_tol=NEAR, abs_tol=1e-15):
             yield (
                 f"train_log.jsonl, step {row['step']}, learning_rate: {row['learning_rate']!r}; the settings"

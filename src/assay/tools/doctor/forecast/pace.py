@@ -37,7 +37,7 @@ class Pace:
         play: Reading openings, writing, and reading what is told in between.
         learn: Forward and backward passes.
         settle: Clipping, the optimizer, and the digests of gradients and weights.
-        look: Measuring the KL.
+        look: Measuring the KL; the mean over steps, most of which do not.
         rows: Episodes of the micro-batch that was timed; fewer than a whole one where that took too long.
     """
 
@@ -159,6 +159,7 @@ class _Timed:
         settle = self._settle()
         looked = min(train.kl_probe_episodes, rows)
         look = self._seconds(lambda: self._look(looked)) * train.kl_probe_episodes / looked
+        look /= train.kl_probe_every
         return self._play(), learn, settle, look
 
     def _play(self) -> float:

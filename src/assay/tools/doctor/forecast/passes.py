@@ -220,7 +220,7 @@ def time_finding(params: Params, played_seconds: float, cost: Cost | None) -> Fi
     """Return how long the training may take, from the seconds an episode took to play and to learn from."""
     train, validation = params.train, params.validation
     learned_seconds = cost.seconds / cost.episodes if cost is not None else 0.0
-    probe = train.kl_probe_episodes * learned_seconds
+    probe = train.kl_probe_episodes * learned_seconds / train.kl_probe_every
     step = (
         train.items_per_step
         * train.group_size
