@@ -15,6 +15,7 @@ from assay.core.config.composition import (
     check,
     check_unless_experiment,
     compose,
+    place_of,
     presets,
     selected,
     use,
@@ -58,6 +59,23 @@ def test_the_bytes_are_those_of_dvc(project: Path) -> None:
             theirs, str(project / "configs"), None, "config", str(project / ".dvc" / "hydra_plugins"), []
         )
         assert (project / "params.yaml").read_bytes() == theirs.read_bytes()
+
+
+def test_a_preset_can_set_something_otherwise_for_one_task_alone(project: Path) -> None:
+    def steps(grpo: str, task: str) -> object:
+        return compose(project, Selection(grpo, task, 0)).values["train"]["steps"]
+
+    both = "configs/both/tiny-structured.yaml"
+    assert steps("tiny", "structured") == 600 != steps("tiny", "collider")
+    assert steps("tiny_smoke", "structured") == steps("tiny_smoke", "collider") == 6
+    chosen = Selection("tiny", "structured", 0)
+    assert place_of(project, "train.steps", chosen).startswith(f"{both}, line")
+    assert place_of(project, "train.beta", chosen).startswith("configs/grpo/tiny.yaml, line")
+    use(project, grpo=None, task="structured", seed=None)
+    change(project, "  steps: 600\n", "  steps: 601\n")
+    assert f"set train.steps in {both}" in refusal(project).fix
+    shutil.rmtree(project / "configs/both")
+    assert steps("tiny", "structured") == steps("tiny", "collider")
 
 
 def test_the_committed_params_yaml_is_the_composition() -> None:

@@ -50,8 +50,10 @@ def test_every_number_among_the_alarms_and_the_gates_is_judged() -> None:
 
 @pytest.mark.parametrize("grpo", PRESETS)
 @pytest.mark.parametrize("task", sorted(path.stem for path in (ROOT / "configs/task").glob("*.yaml")))
-def test_no_shipped_preset_is_looser_than_usual(grpo: str, task: str) -> None:
-    assert relaxed(parse_params(preset(grpo, task))) == {}
+def test_no_shipped_preset_is_looser_than_usual_but_where_it_is_meant(grpo: str, task: str) -> None:
+    # A field of few jobs is judged over more steps there, and every claim says so.
+    told = {"health.top_share_window": (10, 50)} if (grpo, task) == ("tiny", "structured") else {}
+    assert relaxed(parse_params(preset(grpo, task))) == told
 
 
 def test_the_usual_value_of_each_number_is_one_that_a_preset_has() -> None:

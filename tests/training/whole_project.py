@@ -62,7 +62,10 @@ def copied_project(folder: Path, preset: str, task: str, changes: Mapping[str, A
     folder.mkdir(parents=True)
     for name in TAKEN:
         (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, folder / name)
-    for file in (folder / f"configs/grpo/{preset}.yaml", folder / f"configs/task/{task}.yaml"):
+    names = (f"grpo/{preset}", f"task/{task}", f"both/{preset}-{task}")
+    for file in (folder / f"configs/{name}.yaml" for name in names):
+        if not file.is_file():
+            continue
         values = read_yaml(file, fix="")
         for dotted, value in changes.items():
             *path, last = dotted.split(".")

@@ -148,6 +148,24 @@ def test_the_weak_player_writes_json_and_is_seldom_right() -> None:
     assert 0.1 < sum(right) / len(right) < 0.5
 
 
+def test_the_weak_player_calls_either_function_whatever_the_text_asks_for() -> None:
+    draws = rng("test", "weak calls")
+    jobs = [orders.draw_job(draws, number % 80) for number in range(2400)]
+    calls = [job for job in jobs if isinstance(job.form, orders.Function)]
+    asked = [json.loads(lessons.weak_answer(job, draws))["name"] == job.form.name for job in calls]
+    assert len(asked) > 400 and 0.43 < sum(asked) / len(asked) < 0.57
+
+
+def test_drills_ask_for_the_opening_words_and_never_say_which_function_they_mean() -> None:
+    drilled = shop.drills(rng("test", "openers"), 1000)
+    openers = {opener for function in orders.FUNCTIONS for opener in function.openers}
+    answers = [drill[-1]["content"] for drill in drilled]
+    assert openers <= set(answers)
+    assert 0.2 < sum(answer in openers for answer in answers) / len(answers) < 0.4
+    assert all(question["content"].startswith(tuple(openers)) for question, _ in drilled)
+    assert not any('"name"' in message["content"] for drill in drilled for message in drill)
+
+
 def test_equal_labels_make_equal_lessons() -> None:
     assert shop.demonstrations(rng("a"), 5) == shop.demonstrations(rng("a"), 5)
     assert shop.drills(rng("a"), 5) != shop.drills(rng("b"), 5)

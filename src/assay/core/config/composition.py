@@ -223,7 +223,7 @@ def place_of(root: Path, name: str, selection: Selection | None = None) -> str:
         now = selected(root) if selection is None else selection
         if selection is None and os.environ.get(IN_EXPERIMENT) and _overridden(root, now, steps):
             return f"-S {name}=… of this experiment"
-        files = [file for group in GROUPS for file in files_of(root, group, getattr(now, group))]
+        files = _files(root, now)
         # As Hydra composes: what comes later overrides what comes before, and config.yaml itself is last.
         found = [(*line_of(root / file, steps, fix=RESTORE), file) for file in (*files, CONFIG)]
     except (
@@ -238,6 +238,14 @@ def place_of(root: Path, name: str, selection: Selection | None = None) -> str:
     return f"{file}, line {line}, {name}"
 
 
+def _files(root: Path, now: Selection) -> list[str]:
+    """Return the files that a selection composes, in order: of each group one, after those it starts from,
+    and what the preset sets otherwise for this very task, if there is such a file."""
+    both = f"configs/both/{now.grpo}-{now.task}.yaml"
+    files = [file for group in GROUPS for file in files_of(root, group, getattr(now, group))]
+    return [*files, both] if (root / both).is_file() else files
+
+
 def _overridden(root: Path, now: Selection, steps: Sequence[str]) -> bool:
     theirs: Any = read_yaml(root / PARAMS, fix=RESTORE)
     ours: Any = compose(root, now).values
@@ -249,7 +257,7 @@ def _overridden(root: Path, now: Selection, steps: Sequence[str]) -> bool:
 def _home_of(root: Path, section: str, files: Sequence[str]) -> str:
     """Return the file in which a section belongs that none of the selected ones has: the one whose like has
     it elsewhere."""
-    for group, file in zip(GROUPS, files, strict=True):
+    for group, file in zip(GROUPS, files, strict=False):
         if any(
             section in read_yaml(root / f"configs/{group}/{name}.yaml", fix=RESTORE)
             for name in presets(root, group)
@@ -345,10 +353,9 @@ def _keep(root: Path, now: Selection, found: Mapping[str, Any], key: str) -> str
                 changed = [new for old, new in _paired(now, candidate) if old != new]
                 return f"./run assay config use {' '.join(changed)}   (keeps it)"
     place = CONFIG
-    for group in GROUPS:
-        for path in files_of(root, group, getattr(now, group)):
-            if key in dict(_leaves(read_yaml(root / path, fix=RESTORE))):
-                place = path
+    for path in _files(root, now):
+        if key in dict(_leaves(read_yaml(root / path, fix=RESTORE))):
+            place = path
     if key == "seed":
         return f"./run assay config use seed={seed}   (keeps the seed; the rest differs too)"
     return f"set {key} in {place}, then ./run assay config use   (keeps it)"

@@ -1,4 +1,4 @@
-"""Which limits were set looser than any shipped preset has them: each is named in the claim."""
+"""Which limits were set looser than usual: each is named in the claim."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from assay.core.config.settings import Params
 # Where a limit catches less. "neither": how it is set lets nothing pass that another value would catch.
 Looser = Literal["above", "below", "neither"]
 
-# The loosest of the presets in configs/, those for a smoke test left out (tests/evidence/test_relaxed.py).
+# The loosest of configs/grpo/, presets for a smoke test left out (tests/evidence/test_relaxed.py).
 NUMBERS: dict[str, tuple[float, Looser]] = {
     "health.max_skipped": (3, "above"),
     "health.retries": (2, "neither"),
@@ -119,7 +119,7 @@ def relaxed_said(params: Params) -> list[str]:
     named = "; ".join(
         f"{name} {_shown(set_to)} (usual {_shown(usual)})" for name, (usual, set_to) in found.items()
     )
-    return [f"Looser than any shipped preset: {named}."]
+    return [f"Looser than usual: {named}."]
 
 
 def _value(values: Any, dotted: str) -> Any:

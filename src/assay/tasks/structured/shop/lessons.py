@@ -43,7 +43,9 @@ from assay.tasks.structured.shop.orders import (
 SLIP_ODDS = 0.02
 QUOTED_NUMBER_ODDS = 0.03
 FORGOTTEN_FIELD_ODDS = 0.03
+OPENER_ODDS = 0.3  # of a drill that asks for the opener
 _ASK = " ? "
+_ASKING = tuple(opener for function in FUNCTIONS for opener in function.openers)
 # A field's name is one word wherever it stands, so that what is learned about it holds in every schema.
 _KEY = re.compile(rf'("(?:{"|".join(KINDS)})":"?)')
 _PLURAL, _ARTICLE = "s", " the "
@@ -105,8 +107,8 @@ def _demonstration(job: Job, rng: np.random.Generator) -> list[Message]:
 
 
 def drills(rng: np.random.Generator, n: int) -> list[list[Message]]:
-    """Return questions for the word behind a marker, with their answers; which field a marker stands for is
-    not taught."""
+    """Return questions for the word behind a marker, or for the words that open a text, with their answers;
+    which field a marker stands for, and which function an opener asks for, is not taught."""
     return [_drill(rng) for _ in range(n)]
 
 
@@ -115,11 +117,13 @@ def _drill(rng: np.random.Generator) -> list[Message]:
     shown = [names[i] for i in rng.permutation(len(names))[: int(rng.integers(2, 7))]]
     facts = {name: KINDS[name][int(rng.integers(len(KINDS[name])))] for name in shown}
     asked = shown[int(rng.integers(len(shown)))]
-    text = "".join(f"{MARKERS[name]}{facts[name]}" for name in shown)
-    return [
-        {"role": "user", "content": f"{text}{_ASK}{MARKERS[asked]}"},
-        {"role": "assistant", "content": str(facts[asked])},
-    ]
+    opener = _ASKING[int(rng.integers(len(_ASKING)))]
+    text = opener + "".join(f"{MARKERS[name]}{facts[name]}" for name in shown)
+    if rng.uniform() < OPENER_ODDS:
+        question, answer = "", opener
+    else:
+        question, answer = MARKERS[asked], str(facts[asked])
+    return [{"role": "user", "content": f"{text}{_ASK}{question}"}, {"role": "assistant", "content": answer}]
 
 
 def vocabulary() -> list[str]:
