@@ -2,13 +2,14 @@
 tell.
 
     ./run bench presets                                  (both parts)
-    ./run python benchmarks/presets.py --only accuracy   (or: presets)
+    ./run python benchmarks/presets.py --only accuracy   (or: presets, published)
 
 accuracy: for small models of three architectures, in three precisions, with and without gradient
 checkpointing: what the doctor forecasts from config.json, beside a training of four steps by the real
 trainer. Memory: the peak of bytes in tensors that are alive, counted in the training by the same meter once
 the base is loaded. Time: processor seconds of the steps but the first and the last, beside the forecast from
-two depths in processor seconds, alternating, since other work on a machine is no time of ours. presets: the
+two depths in processor seconds, alternating, since other work on a machine is no time of ours. published:
+the same of the models that a laptop trains, in their whole published shape with random weights. presets: the
 terms of each preset's memory on each task, from tests/presets/configs, and the least seconds that its device
 needs by its data sheet (a floor: bytes over bandwidth, operations over peak; no forecast).
 
@@ -20,11 +21,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import platform
 import statistics
 import sys
 import tempfile
 import time
 import warnings
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -32,12 +36,16 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 import torch
-from tests.training.forecast_setup import Model, forecast, measured, settings
-from transformers import AutoConfig
+from tests.presets.shapes import SHAPES, config_of
+from tests.training.forecast_setup import END, Model, forecast, measured, settings, with_preset
+from tests.training.toy_task import WORDS
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from assay.core.config.composition import Selection, compose
 from assay.core.config.reading import parse_params
+from assay.core.config.settings import Params
 from assay.core.storage.files import write_text
+from assay.policy.base import tiny
 from assay.tools.doctor.forecast.forecast import BESIDE
 from assay.tools.doctor.forecast.memory import MemoryForecast, scales
 from assay.tools.doctor.forecast.rehearsal import Lengths
@@ -46,6 +54,7 @@ RESULT = Path(__file__).parent / "results" / "presets.json"
 GIB = 2.0**30
 REPEATS = 2
 SHORT = Lengths(96, 2, 16, 24)  # for models that would take too long
+FEW = Lengths(64, 2, 8, 12)  # for the whole ones
 MODELS = (
     Model("qwen3", 256, 6, "float32", None, False),
     Model("qwen3", 256, 6, "float32", None, True),
@@ -61,15 +70,14 @@ MODELS = (
 # as qwen-agent ships it) over 128 training items, the validation suite and the observations of scripted
 # players; the template's own tokens are allowed for. Other tokenizers differ by some percent.
 TOKENS = {"collider": (425, 142), "structured": (191, 0)}
-# Bytes a second, and operations a second in bf16 without sparsity, by their makers' data sheets; GiB of the
-# device.
-DEVICES = {"4090": (24, 1008e9, 165e12), "h100": (80, 3350e9, 989e12)}
-CONFIGS = {
-    "4090_qwen3": "Qwen3-4B-Instruct-2507",
-    "4090_qwen3_8b": "Qwen3-8B",
-    "4090_llama3": "Llama-3.1-8B-Instruct",
-    "4090_gemma2": "gemma-2-9b-it",
-    "h100_qwen3": "Qwen3-8B",
+# GiB of the device; bytes a second, and operations a second in bf16 without sparsity, by their makers' data
+# sheets: RTX 4060, RTX 3060, RTX 4090, H100 SXM. A laptop has no such sheet, so no floor either.
+DEVICES: dict[str, tuple[int, float, float] | tuple[int, None, None]] = {
+    "cpu": (16, None, None),
+    "8gb": (8, 272e9, 30e12),
+    "12gb": (12, 360e9, 25e12),
+    "4090": (24, 1008e9, 165e12),
+    "h100": (80, 3350e9, 989e12),
 }
 
 
@@ -82,11 +90,12 @@ No GPU measured anything on this page. Written by `./run bench presets`.
 
 At most: every conversation at its longest. `playing`, `learning` and `KL` come one after another: the \
 peak is
-what stays plus the largest of them, and 0.8 GiB beside tensors (an allowance for context, libraries and \
-workspaces).
-The floor is what the data sheet of a 4090 (1008 GB/s, 165 TFLOP/s) or H100 SXM (3350 GB/s, 989 TFLOP/s) \
-allows for a
-step at full length: no forecast, which only the device itself can make (`./run assay doctor` there).
+what stays plus the largest of them, and 0.8 GiB beside tensors, 1.0 on a CPU (an allowance for context, \
+libraries and workspaces).
+The floor is what the data sheet of an RTX 4060 (8 GB: 272 GB/s, 30 TFLOP/s), 3060 (12 GB: 360, 25), 4090 \
+(1008, 165) or
+H100 SXM (3350, 989) allows for a step at full length: no forecast, which only the device itself can make \
+(`./run assay doctor` there).
 
 | preset, task | tokens: prompt, turns x new, told | base | adapter, moments | KL's | playing (of it \
 keys, values) | learning | KL | peak | device | floor, s a step |
@@ -97,7 +106,9 @@ keys, values) | learning | KL | peak | device | floor, s a step |
 
 Memory: peak of bytes in live tensors of a training by the real trainer once the base is loaded, same \
 meter, n = 1.
-Time: processor seconds a step, medians.
+Time: processor seconds a step, medians. Rows named like a preset are its model in its whole published \
+shape, with random
+weights, trained for four steps by its own settings, but for episodes, which are few and short ({machine}).
 
 | model | tokens | memory forecast, MiB | measured | error | seconds a step forecast | measured (range) \
 | error | n |
@@ -106,9 +117,33 @@ Time: processor seconds a step, medians.
 """
 
 
-def accuracy(model: Model) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A preset's model in its whole published shape with random weights; few and short episodes."""
+
+    name: str
+    lengths: Lengths = FEW
+
+    @property
+    def params(self) -> Params:
+        """Its settings for a training of four steps, in one thread."""
+        few = {"steps": 4, "items_per_step": 2, "group_size": 2, "kl_probe_episodes": 2}
+        return with_preset(self.name, self.lengths, device="cpu", **few).model_copy(update={"threads": 1})
+
+    def written(self, folder: Path) -> Any:
+        """Write the model and a tokenizer of letters; return its configuration as a reader finds it."""
+        config = config_of(self.name)
+        config.update({"pad_token_id": 0, "bos_token_id": None, "eos_token_id": END})
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            AutoModelForCausalLM.from_config(config, dtype=torch.float32).save_pretrained(folder)
+        tiny.build_tokenizer(WORDS).save_pretrained(folder)
+        return AutoConfig.from_pretrained(folder)
+
+
+def accuracy(model: Model | Published) -> dict[str, Any]:
     """Forecast a training and measure it."""
-    params = settings(model)
+    params = settings(model) if isinstance(model, Model) else model.params
     with tempfile.TemporaryDirectory() as folder:
         ahead = model.written(Path(folder))
         begun = time.process_time()
@@ -138,10 +173,12 @@ def accuracy(model: Model) -> dict[str, Any]:
 
 def floor_seconds(
     memory: MemoryForecast, params: Any, lengths: Lengths, config: Any, parameters: int, device: str
-) -> float:
+) -> float | None:
     """Return what a data sheet allows: weights and keys and values read once a token written, all tokens read
     twice and written once backwards; nothing waits for anything else."""
     _, bandwidth, flops = DEVICES[device]
+    if bandwidth is None or flops is None:
+        return None
     train, rows = params.train, params.generation.batch_size
     episodes = train.items_per_step * train.group_size
     waves, steps = -(-episodes // rows), lengths.turns * lengths.new
@@ -155,7 +192,7 @@ def floor_seconds(
 def preset(name: str, task: str) -> dict[str, Any]:
     """Return the terms of a preset's memory on a task."""
     params = parse_params(compose(ROOT, Selection(name, task, 0)).values)
-    config = AutoConfig.from_pretrained(ROOT / f"tests/presets/configs/{CONFIGS[name]}.json")
+    config = config_of(name)
     prompt, reply = TOKENS[task]
     turns = getattr(params.task, "max_turns", 1)
     lengths = Lengths(prompt, turns, params.task.max_new_tokens["json"], reply)
@@ -163,13 +200,13 @@ def preset(name: str, task: str) -> dict[str, Any]:
     with scales(config, params, lengths) as weighed:
         memory = weighed.memory()
     with torch.device("meta"):
-        from transformers import AutoModelForCausalLM
-
         parameters = sum(p.numel() for p in AutoModelForCausalLM.from_config(config).parameters())
-    whole = memory.peak + BESIDE["cuda"]
+    beside = BESIDE[params.device]
+    whole = memory.peak + beside
     return {
         "terms_gib": {n: getattr(memory, n) / GIB for n in memory.__slots__},
-        "beside_gib": BESIDE["cuda"] / GIB,
+        "beside_gib": beside / GIB,
+        "parameters": parameters,
         "peak_gib": whole / GIB,
         "device_gib": DEVICES[device][0],
         "lengths": {n: getattr(lengths, n) for n in lengths.__slots__},
@@ -179,19 +216,26 @@ def preset(name: str, task: str) -> dict[str, Any]:
     }
 
 
+def machine() -> str:
+    """Return the name of this processor, and its cores."""
+    told = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").is_file() else ""
+    names = [line.partition(": ")[2] for line in told.split("\n") if line.startswith("model name")]
+    return f"{names[0] if names else platform.machine()}, {os.cpu_count()} cores"
+
+
 def page(found: dict[str, Any]) -> str:
     """Return the results as Markdown."""
     presets, rows = [], []
     for name, row in found["presets"].items():
-        t, w = row["terms_gib"], row["lengths"]
+        t, w, floor = row["terms_gib"], row["lengths"], row["floor_seconds_a_step"]
         presets.append(
             f"| {name} | {w['prompt']}, {w['turns']} x {w['new']}, {w['reply']} | {t['base']:.1f} |"
             f" {t['adapter']:.1f} | {t['probe']:.1f} | {t['play']:.1f} ({t['cache']:.1f}) for"
             f" {row['rows_played']} | {t['gradient'] + t['learn']:.1f} for {row['rows_learned']} |"
             f" {t['look']:.1f} | **{row['peak_gib']:.1f}** | {row['device_gib']} |"
-            f" {row['floor_seconds_a_step']:.0f} |"
+            f" {'' if floor is None else f'{floor:.0f}'} |"
         )
-    for name, row in found["accuracy"].items():
+    for name, row in (found["accuracy"] | found["published"]).items():
         low, high = row["measured_range"]
         rows.append(
             f"| {name} | {row['tokens']} | {row['forecast_mib']:.0f} | {row['measured_mib']:.0f} |"
@@ -199,7 +243,7 @@ def page(found: dict[str, Any]) -> str:
             f" ({low:.2f} to {high:.2f}) | {row['time_error']:+.1%} | {row['n_forecasts']} and"
             f" {row['n_steps']} |"
         )
-    return PAGE.format(presets="\n".join(presets), accuracy="\n".join(rows))
+    return PAGE.format(presets="\n".join(presets), accuracy="\n".join(rows), machine=found.get("machine"))
 
 
 def main() -> None:
@@ -207,7 +251,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", choices=("accuracy", "presets"))
+    parser.add_argument("--only", choices=("accuracy", "presets", "published"))
     parser.add_argument("--anew", action="store_true", help="measure again what has been measured")
     parser.add_argument("--out", type=Path, default=RESULT)
     chosen = parser.parse_args()
@@ -221,11 +265,15 @@ def main() -> None:
         name: version(name) for name in ("torch", "transformers", "trl", "peft", "bitsandbytes")
     }
     jobs: list[tuple[str, str, Any]] = []
-    if chosen.only != "accuracy":
-        jobs += [("presets", f"{n}, {t}", lambda n=n, t=t: preset(n, t)) for n in CONFIGS for t in TOKENS]
-    if chosen.only != "presets":
+    if chosen.only in (None, "presets"):
+        jobs += [("presets", f"{n}, {t}", lambda n=n, t=t: preset(n, t)) for n in SHAPES for t in TOKENS]
+    if chosen.only in (None, "accuracy"):
         jobs += [("accuracy", each.name, lambda each=each: accuracy(each)) for each in MODELS]
-    for part in ("presets", "accuracy"):
+    if chosen.only in (None, "published"):
+        found["machine"] = machine()
+        whole = [Published(name) for name in SHAPES if name.startswith("cpu_")]
+        jobs += [("published", each.name, lambda each=each: accuracy(each)) for each in whole]
+    for part in ("presets", "accuracy", "published"):
         found.setdefault(part, {})
     for part, name, job in jobs:
         if name not in found[part]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from assay.core.config.composition import Selection, compose
+from assay.core.config.composition import Selection, compose, preset_values
 from assay.core.config.reading import parse_params
 from assay.core.config.settings import Params
 from assay.core.errors import ConfigError
@@ -72,7 +72,7 @@ def test_every_preset_is_valid_with_a_task() -> None:
 def test_presets_of_one_kind_of_base_have_the_same_keys() -> None:
     by_kind: dict[str, dict[str, set[str]]] = {}
     for path in GRPO:
-        values = read_yaml(path, fix="none")
+        values = preset_values(REPOSITORY, "grpo", path.stem)
         by_kind.setdefault(values["base"]["kind"], {})[path.name] = keys(values)
     for presets in by_kind.values():
         first_name, first = next(iter(presets.items()))

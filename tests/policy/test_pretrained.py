@@ -72,6 +72,7 @@ def test_an_empty_cache_is_answered_with_the_command(hub: Path) -> None:
 
 def test_a_gated_model_is_told_with_its_licence_and_without_its_second_copy() -> None:
     said = how_to_download("meta-llama/Llama-3.1-8B-Instruct", COMMIT)
+    assert '--exclude "consolidated*"' in how_to_download("mistralai/Mistral-7B-Instruct-v0.3", COMMIT)
     assert '--exclude "original/*"' in said and "huggingface.co/meta-llama/Llama-3.1-8B-Instruct" in said
     assert "./run hf auth login" in said and "licence" in how_to_download("google/gemma-2-9b-it", None)
     assert "licence" not in how_to_download("Qwen/Qwen3-8B", None)
@@ -207,6 +208,7 @@ def test_what_decides_no_token_is_no_part_of_the_digest_and_what_does_is(model: 
         ".git/HEAD",
         ".gitattributes",
         "original/w.pth",
+        "consolidated.safetensors",
         "LICENSE",
         "README.md",
     ):

@@ -40,16 +40,35 @@ class Shape:
     """What a preset's base is made of here: a file in trl's chat_templates, its special tokens, how many
     layers are built."""
 
-    template: str
+    template: str  # of trl's chat_templates, or the text itself
     special: dict[str, str]
     extra: tuple[str, ...]
     layers: int = 1
 
 
 _QWEN = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"}
+_SMOL = {"bos_token": "<|im_start|>", "eos_token": "<|im_end|>", "pad_token": "<|im_end|>"}
+_QWEN3 = Shape("qwen3", _QWEN, ("<|im_start|>", "<think>", "</think>"))
+# As published, but for the words of the system's message and for tools.
+_SMOL2 = Shape(
+    "{% for m in messages %}{% if loop.first and m['role'] != 'system' %}<|im_start|>system\n"
+    "You are a helpful AI assistant named SmolLM.<|im_end|>\n{% endif %}"
+    "{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}",
+    _SMOL,
+    (),
+)
+_MISTRAL = Shape(
+    "{{ bos_token }}{% for m in messages %}"
+    "{% if m['role'] == 'user' %}{{ '[INST] ' + m['content'] + '[/INST]' }}"
+    "{% else %}{{ ' ' + m['content'] + eos_token }}{% endif %}{% endfor %}",
+    {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "</s>"},
+    ("[INST]", "[/INST]"),
+)
 SHAPES = {
     "4090_qwen3": Shape("qwen3_instruct_2507", _QWEN, ("<|im_start|>",)),
-    "4090_qwen3_8b": Shape("qwen3", _QWEN, ("<|im_start|>", "<think>", "</think>")),
+    "4090_qwen3_8b": _QWEN3,
+    "4090_mistral": _MISTRAL,
     "4090_llama3": Shape(
         "llama3_1",
         {
@@ -66,7 +85,18 @@ SHAPES = {
         ("<start_of_turn>", "<end_of_turn>"),
         2,
     ),
-    "h100_qwen3": Shape("qwen3", _QWEN, ("<|im_start|>", "<think>", "</think>")),
+    "h100_qwen3": _QWEN3,
+    **{
+        f"{machine}_{name}": shape
+        for machine in ("cpu", "8gb")
+        for name, shape in (
+            ("smollm2_135m", _SMOL2),
+            ("smollm2_360m", _SMOL2),
+            ("qwen25", Shape("qwen2_5", _QWEN, ("<|im_start|>",))),
+            ("qwen3", _QWEN3),
+        )
+    },
+    "12gb_qwen3": _QWEN3,
 }
 
 
@@ -97,7 +127,9 @@ def tokenizer_of(shape: Shape, texts: Sequence[str]) -> PreTrainedTokenizerFast:
         padding_side="left",
         **shape.special,
     )
-    fast.chat_template = files("trl").joinpath("chat_templates", f"{shape.template}.jinja").read_text()
+    named = shape.template.isidentifier()
+    of_trl = files("trl").joinpath("chat_templates", f"{shape.template}.jinja")
+    fast.chat_template = of_trl.read_text() if named else shape.template
     return fast
 
 

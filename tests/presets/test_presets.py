@@ -8,6 +8,8 @@ but the layers uncut.
 from __future__ import annotations
 
 import itertools
+import re
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -15,11 +17,14 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, Gemma2Config, Gemma2ForCausalLM
 
-from assay.core.config.composition import Selection, compose
+from assay.core.config.composition import Selection, compose, files_of, place_of, preset_values, use
 from assay.core.config.reading import parse_params
 from assay.core.config.settings import PretrainedBase
 from assay.core.decoding import Decoding
+from assay.policy.base.pretrained import LICENCES
 from assay.policy.engine.engine import Session
+from assay.tools.doctor import command as doctor
+from assay.tools.forecasts import FORECASTS, read_forecasts
 from assay.training.logprobs import hidden_states, logits_of
 from tests.house import ROOT
 from tests.policy.architectures import logprobs_of
@@ -30,7 +35,19 @@ PARAMETERS = {
     "4090_qwen3_8b": 8_190_735_360,
     "4090_llama3": 8_030_261_248,
     "4090_gemma2": 9_241_705_984,
+    "4090_mistral": 7_248_023_552,
     "h100_qwen3": 8_190_735_360,
+    **{
+        f"{machine}_{name}": count
+        for machine in ("cpu", "8gb")
+        for name, count in (
+            ("smollm2_135m", 134_515_008),
+            ("smollm2_360m", 361_821_120),
+            ("qwen25", 494_032_768),
+            ("qwen3", 596_049_920),
+        )
+    },
+    "12gb_qwen3": 1_720_574_976,
 }
 PROJECTIONS = (
     "mlp.down_proj",
@@ -44,7 +61,8 @@ PROJECTIONS = (
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("preset", SHAPES)
+# What trains on the processor of a laptop trains on 8 GB as the same model.
+@pytest.mark.parametrize("preset", [name for name in SHAPES if not name.startswith("8gb_")])
 def test_a_preset_trains_saves_loads_again_and_is_measured_on_both_tasks(preset: str) -> None:
     layers = range(SHAPES[preset].layers)
     expected = [f"model.layers.{layer}.{name}" for layer, name in itertools.product(layers, PROJECTIONS)]
@@ -70,6 +88,46 @@ def test_a_preset_is_pinned_complete_and_counts_the_published_parameters(preset:
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config_of(preset))
     assert sum(each.numel() for each in model.parameters()) == PARAMETERS[preset]
+
+
+@pytest.mark.parametrize("preset", SHAPES)
+def test_the_doctor_says_revision_licence_download_and_memory_of_a_preset(
+    preset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    (tmp_path / "benchmarks/results").mkdir(parents=True)
+    shutil.copy(ROOT / FORECASTS, tmp_path / FORECASTS)
+    said: list[str] = []
+    monkeypatch.setattr(doctor, "say", said.append)
+    use(tmp_path, grpo=preset, task="structured", seed=0)
+    assert doctor.run(tmp_path) == 1  # there are no data
+    base = preset_values(tmp_path, "grpo", preset)["base"]
+    told = "\n".join(said)
+    for each in (f"{base['model']}, {base['revision']}", LICENCES[base["model"]], "./run hf download"):
+        assert each in told
+    known = preset in read_forecasts(ROOT, "structured")
+    assert known == bool(re.search(rf"{preset} as it is shipped: \d+\.\d GiB at most, made for \d+", told))
+
+
+def test_a_preset_that_starts_from_another_names_the_file_of_a_setting() -> None:
+    now = Selection("cpu_qwen3", "structured", 0)
+    assert files_of(ROOT, "grpo", "cpu_qwen3") == [
+        f"configs/grpo/{name}.yaml" for name in ("pretrained", "cpu_smollm2_135m", "cpu_qwen3")
+    ]
+    for setting, name in (
+        ("base.revision", "cpu_qwen3"),
+        ("base.dtype", "cpu_smollm2_135m"),
+        ("claim.alpha", "pretrained"),
+    ):
+        assert place_of(ROOT, setting, now).startswith(f"configs/grpo/{name}.yaml, line ")
+    assert preset_values(ROOT, "grpo", "cpu_qwen3").items() <= dict(compose(ROOT, now).values).items()
+
+
+def test_presets_that_start_from_each_other_are_no_endless_way(tmp_path: Path) -> None:
+    (tmp_path / "configs/grpo").mkdir(parents=True)
+    for name, other in (("a", "b"), ("b", "a")):
+        (tmp_path / f"configs/grpo/{name}.yaml").write_text(f"defaults: [{other}, _self_]\n")
+    assert len(files_of(tmp_path, "grpo", "a")) == 2
 
 
 def test_the_soft_caps_of_gemma_2_are_the_same_in_play_and_in_the_learning_pass() -> None:

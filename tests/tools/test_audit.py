@@ -247,13 +247,19 @@ def test_the_advice_names_no_preset_that_cannot_run_and_writes_one_that_composes
 
 @pytest.mark.parametrize(
     ("gpu", "fits"),
-    [(None, []), (24, ["4090_qwen3", "pretrained"]), (8, ["pretrained"]), (80, ["h100_qwen3", "pretrained"])],
+    [
+        (None, ["cpu_qwen3"]),
+        (24, ["4090_qwen3", "8gb_qwen3", "cpu_qwen3", "pretrained"]),
+        (8, ["8gb_qwen3", "pretrained"]),
+        (80, ["h100_qwen3", "pretrained"]),
+    ],
 )
 def test_a_preset_fits_a_machine_by_its_gpu(gpu: int | None, fits: list[str]) -> None:
     found, lines = find_fitting(own_data.ROOT, MachineSize(gpu and gpu * 2**30, 16 * 2**30, 4))
     assert set(fits) <= set(found) and "tiny" not in found
-    assert bool(found) == bool(fits) and (not found or found[0] == "pretrained")
-    assert ("h100_qwen3" in found) == (gpu == 80) and len(lines) > len(found)
+    assert (found[0] == "pretrained") == ("pretrained" in found) == (gpu is not None)
+    assert ("h100_qwen3" in found) == (gpu == 80)
+    assert len(lines) > len(found)
 
 
 def split_of_each(root: Path, folder: str) -> dict[str, str]:

@@ -283,6 +283,11 @@ def test_a_launch_of_another_size_is_refused_before_anybody_waits(monkeypatch: p
     for name in ("RANK", "WORLD_SIZE"):
         monkeypatch.delenv(name)
     assert must_launch(settings(2).distributed) and not must_launch(settings(1).distributed)
+    monkeypatch.delenv("ASSAY_TORCHRUN", raising=False)
+    assert not must_launch(settings(1).distributed, any_number=True)
+    monkeypatch.setenv("ASSAY_TORCHRUN", "--standalone --nproc-per-node=2")
+    assert must_launch(settings(1).distributed, any_number=True)
+    assert not must_launch(settings(1).distributed)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def digest_folder(folder: Path) -> str:
 
     What describes and decides no token is left out, so that equal weights have one digest wherever they came
     from: README, licence and policy of use, what is hidden (what downloads and git keep for themselves),
-    original/, a second copy, and what a training keeps to go on from.
+    original/ and consolidated.safetensors, second copies, and what a training keeps to go on from.
     """
     files = files_of_model(folder)
     with ThreadPoolExecutor(THREADS) as threads:
@@ -64,6 +64,7 @@ def describes(path: Path) -> bool:
     return (
         hidden
         or path.parts[0] == "original"
+        or path.name == "consolidated.safetensors"
         or path.name in ("README.md", "LICENSE", "LICENSE.txt", "USE_POLICY.md")
         or _OF_A_TRAINING.fullmatch(path.as_posix()) is not None
     )

@@ -130,6 +130,37 @@ def presets(root: Path, group: str) -> list[str]:
     return sorted(path.stem for path in (root / "configs" / group).glob("*.yaml"))
 
 
+def files_of(root: Path, group: str, name: str) -> list[str]:
+    """Return the files that make a preset: where its `defaults` name another that it starts from, that one's
+    first.
+
+    Raises:
+        ConfigError: One of them cannot be read.
+    """
+    chain: list[str] = []
+    start: Any = name
+    while isinstance(start, str) and start not in chain:
+        chain.append(start)
+        listed = read_yaml(root / f"configs/{group}/{start}.yaml", fix=RESTORE).get("defaults")
+        start = (
+            next((each for each in listed if each != "_self_"), None) if isinstance(listed, list) else None
+        )
+    return [f"configs/{group}/{each}.yaml" for each in reversed(chain)]
+
+
+def preset_values(root: Path, group: str, name: str) -> dict[str, Any]:
+    """Return what a preset sets, with what it starts from.
+
+    Raises:
+        ConfigError: It cannot be read.
+    """
+    from omegaconf import OmegaConf
+
+    parts = [read_yaml(root / file, fix=RESTORE) for file in files_of(root, group, name)]
+    merged: Any = OmegaConf.to_container(OmegaConf.merge(*parts))
+    return {str(key): value for key, value in merged.items() if key != "defaults"}
+
+
 def compose(root: Path, selection: Selection) -> Composition:
     """Return the settings of a selection, composed as `dvc exp run` does it and with the bytes it would
     write.
@@ -201,16 +232,17 @@ def place_of(root: Path, name: str, selection: Selection | None = None) -> str:
         return f"configs/, {name}"
     depth = max(each[0] for each in found)
     if depth == 0:
-        return f"{_home_of(root, steps[0], files)}, {name}"
+        own = [f"configs/{group}/{getattr(now, group)}.yaml" for group in GROUPS]
+        return f"{_home_of(root, steps[0], own)}, {name}"
     _, line, file = [each for each in found if each[0] == depth][-1]
     return f"{file}, line {line}, {name}"
 
 
 def _files(root: Path, now: Selection) -> list[str]:
-    """Return the files that a selection composes, in order: of each group one, and what the preset sets
-    otherwise for this very task, if there is such a file."""
+    """Return the files that a selection composes, in order: of each group one, after those it starts from,
+    and what the preset sets otherwise for this very task, if there is such a file."""
     both = f"configs/both/{now.grpo}-{now.task}.yaml"
-    files = [f"configs/{group}/{getattr(now, group)}.yaml" for group in GROUPS]
+    files = [file for group in GROUPS for file in files_of(root, group, getattr(now, group))]
     return [*files, both] if (root / both).is_file() else files
 
 

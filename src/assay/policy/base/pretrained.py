@@ -22,7 +22,21 @@ GATED = (
     "google",
     "meta-llama",
 )  # whose models are downloaded by those who accepted a licence; offline only the name is known
-SECOND_COPY = ("meta-llama",)  # whose repositories hold the weights a second time, in original/
+# Whose repositories hold the weights a second time, and in what.
+SECOND_COPY = {"meta-llama": "original/*", "mistralai": "consolidated*"}
+# Of the presets' models, as the makers say on the model's page; for others that page is to be read.
+LICENCES = {
+    "HuggingFaceTB/SmolLM2-135M-Instruct": "Apache-2.0",
+    "HuggingFaceTB/SmolLM2-360M-Instruct": "Apache-2.0",
+    "Qwen/Qwen2.5-0.5B-Instruct": "Apache-2.0",
+    "Qwen/Qwen3-0.6B": "Apache-2.0",
+    "Qwen/Qwen3-1.7B": "Apache-2.0",
+    "Qwen/Qwen3-4B-Instruct-2507": "Apache-2.0",
+    "Qwen/Qwen3-8B": "Apache-2.0",
+    "google/gemma-2-9b-it": "Gemma Terms of Use",
+    "meta-llama/Llama-3.1-8B-Instruct": "Llama 3.1 Community License",
+    "mistralai/Mistral-7B-Instruct-v0.3": "Apache-2.0",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +98,7 @@ def find(model: str, revision: str | None, root: Path | None = None) -> FoundBas
                 revision=revision,
                 local_files_only=True,
                 allow_patterns=list(NEEDED),
-                ignore_patterns=["*/*"],
+                ignore_patterns=["*/*", "consolidated*"],
             )
         )
     except HFValidationError:
@@ -144,10 +158,19 @@ def how_to_download(model: str, revision: str | None) -> str:
     if revision not in (None, LOCAL):
         command += f" --revision {shlex.quote(str(revision))}"
     if owner in SECOND_COPY:
-        command += ' --exclude "original/*"'
+        command += f' --exclude "{SECOND_COPY[owner]}"'
     if owner in GATED:
         return f"accept the licence on {HUB}/{model}, ./run hf auth login, then {command}"
     return command
+
+
+def licence_of(model: str) -> str:
+    """Return the licence of a model, or where to read it.
+
+    >>> licence_of("Qwen/Qwen3-8B"), licence_of("some/model")
+    ('Apache-2.0', 'see https://huggingface.co/some/model')
+    """
+    return LICENCES.get(model, f"see {HUB}/{model}")
 
 
 def _refuse_unfit(folder: Path, model: str, fix: str) -> None:

@@ -7,13 +7,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from assay.core.config.composition import CONFIG, selected
 from assay.core.config.settings import PretrainedBase
 from assay.core.console import complain, progress, say, say_table
 from assay.core.counting import counted
 from assay.core.errors import AssayError, ConfigError
 from assay.pipeline.policies import open_policy
 from assay.pipeline.project import Project
-from assay.policy.base.pretrained import how_to_download
+from assay.policy.base.pretrained import how_to_download, licence_of
 from assay.tools.doctor import (
     Finding,
     examine,
@@ -27,6 +28,7 @@ from assay.tools.doctor.findings import AHEAD, LEAST
 from assay.tools.doctor.level import level_finding
 from assay.tools.doctor.worlds import TrainingAhead
 from assay.tools.findings import Deadline, error_finding
+from assay.tools.forecasts import FORECASTS, read_forecasts
 
 BASE = "models/base"
 GIB = 2.0**30
@@ -60,6 +62,8 @@ def run(root: Path, device_memory: float | None = None) -> int:
     for finding in findings:
         if finding.level == "ok" and "forecast" in finding.check:
             say(f"{finding.check}: {finding.found}")
+    if isinstance(project.params.base, PretrainedBase):
+        say(describe_base(root, project.params.base))
     for what in unseen:
         complain(what)
     say(_summary(findings, time.monotonic() - begun))
@@ -150,6 +154,25 @@ def _forecast(
     size = None if device_memory is None else int(device_memory * GIB)
     part = Deadline((AHEAD if device_memory is None else 1.0) * deadline.left)
     return forecast(ahead, training, part, device_bytes=size), []
+
+
+def describe_base(root: Path, base: PretrainedBase) -> str:
+    """Return what a pretrained base is, its licence, how to have it, and what was forecast of the selected
+    preset as it is shipped."""
+    if (root / Path(base.model).expanduser()).is_dir():
+        told = f"base: the folder {base.model}"
+    else:
+        at = base.revision or "no pinned revision"
+        download = how_to_download(base.model, base.revision)
+        told = f"base: {base.model}, {at}; licence: {licence_of(base.model)}; to have it: {download}"
+    if not (root / CONFIG).is_file():
+        return told
+    now = selected(root)
+    known = read_forecasts(root, now.task).get(now.grpo)
+    if known is None:
+        return told
+    sizes = f"{known['peak_gib']:.1f} GiB at most, made for {known['device_gib']}"
+    return f"{told}\n{now.grpo} as it is shipped: {sizes} ({FORECASTS})"
 
 
 def _summary(findings: Sequence[Finding], seconds: float) -> str:

@@ -8,19 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assay.core.config.composition import RESTORE, presets
+from assay.core.config.composition import RESTORE, files_of, preset_values, presets
 from assay.core.errors import ConfigError
 from assay.core.storage.files import read_text
-from assay.core.storage.json import loads
-from assay.core.storage.untrusted import read_capped
 from assay.core.storage.yaml import line_of, read_yaml
 from assay.policy.base.pretrained import how_to_download
 from assay.tasks.catalogue import task_of_own_records
+from assay.tools.forecasts import read_forecasts
 
 GIB = 2.0**30
-# What benchmarks/presets.py forecast of the presets: device and peak for the shipped data.
-FORECASTS = "benchmarks/results/presets.json"
-MAX_FORECASTS = 10_000_000
 START = "pretrained"  # the preset that is a start for data of one's own
 SMALL = 8  # conversations at once, and episodes in a pass, on a processor
 
@@ -55,11 +51,11 @@ def find_fitting(root: Path, machine: MachineSize, *, scratch: bool = False) -> 
         machine: Where they are to run.
         scratch: Whether a base that is built from scratch learns these data, since its lessons come from them.
     """
-    forecasts = _forecasts(root)
+    forecasts = read_forecasts(root, task_of_own_records())
     found, lines = list[str](), [f"presets for data of your own on this machine ({machine}):"]
     for preset in presets(root, "grpo"):
         try:
-            values = read_yaml(root / f"configs/grpo/{preset}.yaml", fix=RESTORE)
+            values = preset_values(root, "grpo", preset)
         except ConfigError as error:
             lines.append(f"  {preset}: cannot be read: {error.where}: found {error.found}")
             continue
@@ -84,7 +80,9 @@ def make_preset(
     Raises:
         ConfigError: There is no preset to start from.
     """
-    found, _ = find_fitting(root, machine, scratch=scratch)
+    fitting, _ = find_fitting(root, machine, scratch=scratch)
+    # Its text is copied, so it has to be whole.
+    found = [preset for preset in fitting if len(files_of(root, "grpo", preset)) == 1]
     source = (found or [START])[0]
     path = root / f"configs/grpo/{source}.yaml"
     values = read_yaml(path, fix=RESTORE)
@@ -132,8 +130,9 @@ def _why_not(
         return "no: its base is built from the lessons of the shipped tasks and cannot speak other data"
     if values.get("device") == "cuda" and machine.gpu is None:
         return "no: needs a GPU"
-    if forecast is not None and machine.gpu is not None and forecast["device_gib"] * 0.9 * GIB > machine.gpu:
-        return f"no: made for a GPU of {forecast['device_gib']} GiB"
+    there = machine.ram if values.get("device") == "cpu" else machine.gpu
+    if forecast is not None and there is not None and forecast["device_gib"] * 0.9 * GIB > there:
+        return f"no: made for {forecast['device_gib']} GiB"
     return None
 
 
@@ -142,17 +141,3 @@ def _needs(forecast: Mapping[str, Any] | None) -> str:
         return ""
     peak = f"{forecast['peak_gib']:.1f} GiB forecast for the shipped data"
     return f" (made for {forecast['device_gib']} GiB; {peak})"
-
-
-def _forecasts(root: Path) -> dict[str, Mapping[str, Any]]:
-    """Return what was forecast by preset; nothing in a project without the benchmarks."""
-    path = root / FORECASTS
-    if not path.is_file():
-        return {}
-    fix = "git checkout -- benchmarks"
-    text = read_capped(path, max_bytes=MAX_FORECASTS, fix=fix).decode("utf-8")
-    found = loads(text, where=FORECASTS, fix=fix)
-    listed = found.get("presets") if isinstance(found, dict) else None
-    known = listed.items() if isinstance(listed, dict) else ()
-    task = task_of_own_records()
-    return {name.split(",")[0]: told for name, told in known if name.endswith(f", {task}")}
