@@ -237,6 +237,7 @@ def test_cuda_graphs_that_nothing_could_replay_are_refused(
 
 def test_a_micro_batch_that_does_not_divide_is_refused(raw: dict[str, Any]) -> None:
     train = raw["train"]
+    raw["distributed"]["processes"] = 1
     raw["train"] = train | {"micro_batch_size": train["items_per_step"] * train["group_size"] - 1}
     assert refusal(raw).where == "setting train.micro_batch_size"
 

@@ -92,7 +92,7 @@ def test_each_setting_is_placed_in_the_line_that_says_it(selection: Selection) -
 @pytest.mark.parametrize(
     ("old", "new", "place"),
     [
-        ("  steps: 200", "  steps: many", r"configs/grpo/tiny\.yaml, line 47, train\.steps"),
+        ("  items_per_step: 16", "  items_per_step: many", r"configs/grpo/tiny\.yaml, line 48, train\.items"),
         (
             "  smallest_effect_points: 10.0\n",
             "",
@@ -136,13 +136,14 @@ def test_a_value_of_an_experiment_is_placed_on_its_command_line(
     assert place_of(root, "train.learning_rate").startswith("configs/grpo/tiny.yaml")
     monkeypatch.setenv(composition.IN_EXPERIMENT, "abc")
     assert place_of(root, "train.learning_rate") == "-S train.learning_rate=… of this experiment"
-    assert place_of(root, "train.steps").startswith("configs/grpo/tiny.yaml")
+    assert place_of(root, "train.beta").startswith("configs/grpo/tiny.yaml")
+    assert place_of(root, "train.steps").startswith("configs/both/tiny-structured.yaml")
 
 
 def test_a_folder_with_nothing_but_params_yaml_has_its_settings_there(root: Path) -> None:
     shutil.rmtree(root / "configs")
     text = (root / "params.yaml").read_text()
-    (root / "params.yaml").write_text(text.replace("steps: 200", "steps: many"))
+    (root / "params.yaml").write_text(text.replace("  steps: 600\n", "  steps: many\n"))
     assert place_of(root, "train.steps") == "params.yaml, train.steps"
     with pytest.raises(ConfigError) as caught:
         Project.open(root)

@@ -57,6 +57,7 @@ def small(root: Path, model: str = "kept/mine") -> Project:
     }
     # An untrained base that is cut off everywhere: the doctor would refuse it
     values["health"] |= {"preflight": False}
+    values["distributed"] |= {"processes": 1}
     values["train"] |= {
         "steps": 2,
         "items_per_step": 2,

@@ -241,7 +241,8 @@ RUN = f"""#!/bin/sh
 
 @dataclass(frozen=True)
 class Measured:
-    """What one process measured alone, after one of two was killed, and by a Slurm job of two nodes."""
+    """What one process measured alone, after one of two was killed, by a Slurm job of two nodes, and by two
+    processes that the environment asked for."""
 
     alone: dict[str, bytes]
     killed: subprocess.CompletedProcess[str]
@@ -252,6 +253,8 @@ class Measured:
     job: subprocess.CompletedProcess[str]
     by_job: dict[str, bytes]
     clock_by_job: dict[str, Any]
+    asked: dict[str, bytes]
+    clock_asked: dict[str, Any]
     scratch: list[str]
 
 
@@ -309,9 +312,24 @@ def measured(calls: Calls, tmp_path_factory: pytest.TempPathFactory) -> Measured
     script = ["bash", str(ROOT / "configs/launch/slurm.sh"), "pre_eval"]
     job = subprocess.run(script, env=own, capture_output=True, text=True, check=False)
     by_job, clock_by_job = taken()
+    (root / "params.yaml").write_text(json.dumps(values), encoding="utf-8")
+    two = environment | {"ASSAY_TORCHRUN": "--standalone --nproc-per-node=2"}
+    subprocess.run([*ASSAY, "pre-eval"], cwd=root, env=two, check=True)
+    asked, clock_asked = taken()
     scratch = [path.name for path in (root / ".scratch/pre_eval").iterdir()]
     return Measured(
-        alone, killed, kept, left_over, gone_on, clock_gone_on, job, by_job, clock_by_job, scratch
+        alone,
+        killed,
+        kept,
+        left_over,
+        gone_on,
+        clock_gone_on,
+        job,
+        by_job,
+        clock_by_job,
+        asked,
+        clock_asked,
+        scratch,
     )
 
 
@@ -343,6 +361,10 @@ def test_a_job_of_two_nodes_measures_what_one_process_measures_and_says_it_once(
         and "Traceback" not in measured.job.stdout
     )
     assert measured.scratch == []
+
+
+def test_two_processes_asked_for_by_the_environment_measure_the_same_bytes(measured: Measured) -> None:
+    assert measured.asked == measured.alone and measured.clock_asked["processes"] == 2
 
 
 BEFORE_EXEC = """

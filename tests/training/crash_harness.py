@@ -76,6 +76,7 @@ def settings(steps: int, **changes: dict[str, Any]) -> Params:
     """Return settings under which every state counts: dropout, epochs, accumulation, a KL term, a schedule,
     retention."""
     raw = read_yaml(ROOT / "params.yaml", fix="")
+    raw["distributed"]["processes"] = 1
     raw["train"] |= {
         "steps": steps,
         "items_per_step": 2,

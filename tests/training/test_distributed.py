@@ -283,6 +283,11 @@ def test_a_launch_of_another_size_is_refused_before_anybody_waits(monkeypatch: p
     for name in ("RANK", "WORLD_SIZE"):
         monkeypatch.delenv(name)
     assert must_launch(settings(2).distributed) and not must_launch(settings(1).distributed)
+    monkeypatch.delenv("ASSAY_TORCHRUN", raising=False)
+    assert not must_launch(settings(1).distributed, any_number=True)
+    monkeypatch.setenv("ASSAY_TORCHRUN", "--standalone --nproc-per-node=2")
+    assert must_launch(settings(1).distributed, any_number=True)
+    assert not must_launch(settings(1).distributed)
 
 
 @pytest.mark.parametrize(
@@ -304,7 +309,7 @@ def test_settings_that_processes_cannot_share_are_refused(
 ) -> None:
     raw = read_yaml(ROOT / "params.yaml", fix="")
     raw["train"] |= {"items_per_step": 4, "group_size": 4, "micro_batch_size": 4} | train
-    raw["distributed"] |= distributed
+    raw["distributed"] |= {"processes": 1} | distributed
     with pytest.raises(ConfigError) as refused:
         parse_params(raw)
     for word in words:

@@ -36,6 +36,7 @@ ITEMS = items(12)
 
 def params(*, every: int = 2, **changes: Any) -> Params:
     raw = read_yaml(ROOT / "params.yaml", fix="")
+    raw["distributed"]["processes"] = 1
     raw["train"] |= {
         "steps": 2,
         "items_per_step": 2,
@@ -109,6 +110,18 @@ def test_validating_more_often_does_not_change_training() -> None:
     often, _ = run(with_last_checkpoint(params(every=1)))
     seldom, _ = run(with_last_checkpoint(params(every=2)))
     assert equal(often, seldom)
+
+
+def test_the_temperature_of_evaluations_is_that_of_validations_and_of_no_rollout() -> None:
+    settings = with_last_checkpoint(params())
+    assert settings.generation.evaluation_temperature == 0.7
+    same = settings.generation.model_copy(update={"evaluation_temperature": None})
+    assert same.measured_at == same.temperature == 1.0
+    cooler, first = run(settings)
+    warmer, second = run(settings.model_copy(update={"generation": same}))
+    assert equal(cooler, warmer)
+    assert [v.greedy for v in first.validations] == [v.greedy for v in second.validations]
+    assert [v.sampled for v in first.validations] != [v.sampled for v in second.validations]
 
 
 @pytest.mark.parametrize("greedy_pass", ["left out", "draws random numbers"])

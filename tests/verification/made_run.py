@@ -97,6 +97,7 @@ SMALL = {
     "train.items_per_step": 4,
     "train.group_size": 4,
     "train.micro_batch_size": 16,
+    "distributed.processes": 1,
     "base.architecture.hidden_size": 8,
     "base.architecture.intermediate_size": 6,
     "base.architecture.layers": 1,

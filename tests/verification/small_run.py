@@ -49,6 +49,7 @@ def write_params(root: Path) -> None:
     values["validation"] |= {"items": 3, "draws": 2, "interval": 1}
     values["claim"] |= {"checkpoint_rule": "last", "controls": ["aa"]}
     values["health"] |= {"preflight": False}  # an untrained base: the doctor would refuse it
+    values["distributed"] |= {"processes": 1}
     values["train"] |= {
         "steps": 2,
         "items_per_step": 2,

@@ -94,12 +94,12 @@ def blocklist_of(project: Project) -> bytes | None:
 
 
 def decoding_of(project: Project, *, greedy: bool = False) -> Decoding:
-    """Return how tokens are chosen."""
+    """Return how tokens are chosen in an evaluation."""
     params = project.params
     generation = params.generation
     limit = params.task.max_new_tokens[generation.surface]
     return Decoding(
-        0.0 if greedy else generation.temperature, limit, generation.backend, generation.cuda_graphs
+        0.0 if greedy else generation.measured_at, limit, generation.backend, generation.cuda_graphs
     )
 
 

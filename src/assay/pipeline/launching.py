@@ -18,6 +18,7 @@ from assay.core.errors import ConfigError
 
 # More than one machine: what torchrun has to be told on this one, such as --nnodes=2 --node-rank=0
 # --master-addr=… It may name variables of that machine's environment, such as --node-rank=$SLURM_NODEID.
+# Or how many share a measurement, such as --standalone --nproc-per-node=2.
 LAUNCH_VARIABLE = "ASSAY_TORCHRUN"
 # Where one call should begin on all machines: what starts a command on each of them, such as srun
 # --ntasks-per-node=1.
@@ -47,9 +48,15 @@ _WHY_NOT = {
 }
 
 
-def must_launch(settings: DistributedSettings) -> bool:
-    """Return whether this process still has to become several."""
-    return settings.processes > 1 and "WORLD_SIZE" not in os.environ
+def must_launch(settings: DistributedSettings, *, any_number: bool = False) -> bool:
+    """Return whether this process still has to become several.
+
+    Args:
+        settings: How many processes.
+        any_number: For work whose result does not depend on how many share it: ASSAY_TORCHRUN alone will do.
+    """
+    several = settings.processes > 1 or (any_number and LAUNCH_VARIABLE in os.environ)
+    return several and "WORLD_SIZE" not in os.environ
 
 
 def launch(settings: DistributedSettings, arguments: Sequence[str]) -> None:
@@ -66,7 +73,7 @@ def launch(settings: DistributedSettings, arguments: Sequence[str]) -> None:
     """
     told, on_nodes = _words(LAUNCH_VARIABLE), _words(NODES_VARIABLE)
     where = told or ["--standalone", f"--nproc-per-node={settings.processes}"]
-    if told:
+    if told and settings.processes > 1:
         stage = arguments[0]
         complain(
             f"{stage}: begins when all machines have called, {settings.processes} processes in all"

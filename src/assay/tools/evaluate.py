@@ -244,7 +244,7 @@ def decoding_of(project: Project, asked: EvaluationRequest) -> Decoding:
         expected = "no temperature beside --greedy" if asked.greedy else "a temperature above 0"
         found, fix = str(asked.temperature), "--greedy alone decodes at 0"
         raise ConfigError(expected, found=found, where="--temperature", fix=fix)
-    temperature = 0.0 if asked.greedy else asked.temperature or generation.temperature
+    temperature = 0.0 if asked.greedy else asked.temperature or generation.measured_at
     limit = asked.max_new_tokens or project.params.task.max_new_tokens[generation.surface]
     return Decoding(temperature, limit, generation.backend, generation.cuda_graphs)
 

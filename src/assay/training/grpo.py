@@ -340,7 +340,7 @@ class Attempt:
                 lost.
             TaskError: A reward is not finite, which no other try would change.
         """
-        sampled = self._beside.played(self.judged, self.validation, self.params.generation.temperature)
+        sampled = self._beside.played(self.judged, self.validation, self.params.generation.measured_at)
         greedy = self._beside.played(self.judged, replace(self.validation, draws=1), 0.0)
         history, rule = self._ledger.history, self.params.claim.checkpoint_rule
         n, lost = len(sampled) + len(greedy), [each for each in (*sampled, *greedy) if isinstance(each, Lost)]

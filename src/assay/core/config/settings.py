@@ -261,10 +261,13 @@ class PretrainedBase(Settings):
 
 
 class GenerationSettings(Settings):
-    """How completions are produced, the same in training and evaluation."""
+    """How completions are produced, in training and evaluation."""
 
     surface: Surface
     temperature: Annotated[float, Field(gt=0)]
+    evaluation_temperature: Annotated[float, Field(gt=0)] | None = Field(
+        default=None, description="of every evaluation and validation, before and after; null: temperature"
+    )
     batch_size: Positive = Field(description="conversations held at once")
     backend: Literal["cached", "transformers", "vllm", "vllm_server"] = Field(
         description=(
@@ -276,6 +279,11 @@ class GenerationSettings(Settings):
         description="replay a captured step for each token; backend cached on a CUDA device only",
         examples=[False],
     )
+
+    @property
+    def measured_at(self) -> float:
+        """The temperature of evaluations and validations that are sampled."""
+        return self.evaluation_temperature or self.temperature
 
 
 class EvaluationSettings(Settings):
