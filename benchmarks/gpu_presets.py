@@ -4,12 +4,12 @@ bit?
     ./run bench gpu_presets
     ./run python benchmarks/gpu_presets.py --device cpu --tiny --out FILE   (a try without a GPU)
 
-For the shapes of 4090_qwen3_8b (inside 24 GiB) and h100_qwen3 (inside 80 GiB), with random weights and a
-tokenizer of letters: what `assay doctor` forecasts of memory and seconds a step; then a training of 5 steps
-in deterministic mode, in a process that torch lets have no more memory than that, whose peak and seconds
-stand beside the forecast with the errors; then the same training again, and the first difference between the
-two as `assay runs diff` names it. The task is one of fixed lengths (Lengths below), so that both speak of the
-same work.
+For the shapes of 8gb_qwen3, 12gb_qwen3, 4090_qwen3_8b, 4090_mistral and h100_qwen3, each inside the GiB of
+its device, with random weights and a tokenizer of letters: what `assay doctor` forecasts of memory and
+seconds a step; then a training of 5 steps in deterministic mode, in a process that torch lets have no more
+memory than that, whose peak and seconds stand beside the forecast with the errors; then the same training
+again, and the first difference between the two as `assay runs diff` names it. The task is one of fixed
+lengths (Lengths below), so that both speak of the same work.
 
 Writes results/gpu_presets_<device>.json. Exits with 1 if a part failed, with 2 if there is no such device
 (nothing is written).
@@ -35,6 +35,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 import torch
+from tests.presets.shapes import config_of
 from tests.training.forecast_setup import trained, with_preset
 from tests.training.toy_task import WORDS
 from transformers import AutoConfig
@@ -53,7 +54,13 @@ NO_DEVICE, FAILED = 2, 1
 GIB, STEPS = 2.0**30, 5
 MEMORY_BOUND, TIME_BOUND = 0.10, 0.15
 LENGTHS, SHORT = Lengths(425, 4, 64, 142), Lengths(40, 2, 8, 10)
-PARTS = {"4090_qwen3_8b": 24.0, "h100_qwen3": 80.0}  # GiB that it has to fit in
+PARTS = {  # GiB that it has to fit in
+    "8gb_qwen3": 8.0,
+    "12gb_qwen3": 12.0,
+    "4090_qwen3_8b": 24.0,
+    "4090_mistral": 24.0,
+    "h100_qwen3": 80.0,
+}
 
 
 def settings(preset: str, device: str, small: bool) -> Any:
@@ -63,11 +70,11 @@ def settings(preset: str, device: str, small: bool) -> Any:
     return with_preset(preset, lengths, device=device, steps=STEPS, **changes), lengths
 
 
-def write_model(folder: Path, params: Any, small: bool) -> None:
+def write_model(folder: Path, preset: str, params: Any, small: bool) -> None:
     """Write configuration, tokenizer of letters and random weights, a few layers at a time in memory."""
     from transformers import AutoModelForCausalLM
 
-    config = AutoConfig.from_pretrained(ROOT / "tests/presets/configs/Qwen3-8B.json")
+    config = config_of(preset)
     if small:
         config = with_layers(config, 2)
         config.update(
@@ -158,7 +165,7 @@ def part(preset: str, device: str, small: bool) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="assay-presets-") as name:
         folder = Path(name)
         params, lengths = settings(preset, device, small)
-        write_model(folder / "model", params, small)
+        write_model(folder / "model", preset, params, small)
         torch.cuda.empty_cache()
         said = in_process("--forecast", preset, "--at", str(folder / "model"), *flags)
         runs = []

@@ -24,7 +24,7 @@ from assay.core.decoding import Decoding
 from assay.policy.base.pretrained import LICENCES
 from assay.policy.engine.engine import Session
 from assay.tools.doctor import command as doctor
-from assay.tools.forecasts import FORECASTS, read_forecasts
+from assay.tools.forecasts import FORECASTS
 from assay.training.logprobs import hidden_states, logits_of
 from tests.house import ROOT
 from tests.policy.architectures import logprobs_of
@@ -105,8 +105,7 @@ def test_the_doctor_says_revision_licence_download_and_memory_of_a_preset(
     told = "\n".join(said)
     for each in (f"{base['model']}, {base['revision']}", LICENCES[base["model"]], "./run hf download"):
         assert each in told
-    known = preset in read_forecasts(ROOT, "structured")
-    assert known == bool(re.search(rf"{preset} as it is shipped: \d+\.\d GiB at most, made for \d+", told))
+    assert re.search(rf"{preset} as it is shipped: \d+\.\d GiB at most, made for \d+", told)
 
 
 def test_a_preset_that_starts_from_another_names_the_file_of_a_setting() -> None:

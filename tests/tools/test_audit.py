@@ -258,7 +258,7 @@ def test_a_preset_fits_a_machine_by_its_gpu(gpu: int | None, fits: list[str]) ->
     found, lines = find_fitting(own_data.ROOT, MachineSize(gpu and gpu * 2**30, 16 * 2**30, 4))
     assert set(fits) <= set(found) and "tiny" not in found
     assert (found[0] == "pretrained") == ("pretrained" in found) == (gpu is not None)
-    assert ("h100_qwen3" in found) == (gpu == 80)
+    assert ("h100_qwen3" in found) == (gpu == 80) and ("12gb_qwen3" in found) == (gpu in (24, 80))
     assert len(lines) > len(found)
 
 
