@@ -84,6 +84,7 @@ def trained(folder: Path, steps: int) -> tuple[History, str | None]:
     values["task"]["lessons"] = None
     values["health"]["top_share_window"] = 10
     values["distributed"]["processes"] = 1
+    values["generation"]["evaluation_temperature"] = 1.0
     values["train"] |= {
         "lr_scheduler": "constant_with_warmup",
         "steps": steps,
