@@ -317,8 +317,10 @@ def test_a_json_drill_asks_for_every_channel_of_a_state(json_task: Collider) -> 
         answers = [json.loads(answer["content"]) for answer in dialogue[1::2]]
         assert sorted(answer["channel"] for answer in answers) == sorted(state["channels"])
         for question, answer in zip(dialogue[::2], answers, strict=True):
-            assert question["content"].endswith(f'{{"claim":"{answer["channel"]}"}}')
-            assert answer["mass_gev"] == state["channels"][answer["channel"]]["best_mass_gev"]
+            kind, shown = answer["action_type"], state["channels"][answer["channel"]]
+            assert question["content"].endswith(f'{{"{kind}":"{answer["channel"]}"}}')
+            told = {"claim": ("mass_gev", "best_mass_gev"), "take_data": ("blocks", "blocks")}[kind]
+            assert answer[told[0]] == shown[told[1]]
             assert json_task.parse(json.dumps(answer), _any_state(json_task)).outcome == "ok"
 
 

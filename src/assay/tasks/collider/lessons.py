@@ -33,6 +33,7 @@ CALIBRATE_ODDS = 0.8
 ANGLES_ODDS = 0.8
 READ_SPIN_ODDS = 0.7
 DRILLED_SPIN_ODDS = 0.5
+DRILLED_BLOCKS_ODDS = 0.4
 DRILLED_AXES_GEV = (100.0, 400.0)  # where the axis of a made-up JSON state begins
 # Stated in tenths, first to last: without any skill, but not where a verdict of its kind is seldom right.
 NULL_TENTHS, PROVEN_TENTHS, GUESS_TENTHS = (5, 7), (7, 9), (1, 6)
@@ -110,7 +111,7 @@ def as_told(action: Action) -> Action:
 
 def json_drill(rng: np.random.Generator) -> list[Message]:
     """Return questions behind a made-up JSON state and their answers, claims that copy the mass of the channel
-    asked for."""
+    asked for, or actions that copy its blocks."""
     n = len(generation.HOME_CHANNELS)
     shown = sorted(rng.permutation(n)[: int(rng.integers(1, n + 1))].tolist())
     m0_gev = float(np.exp(rng.uniform(*np.log(DRILLED_AXES_GEV))))
@@ -127,12 +128,15 @@ def json_drill(rng: np.random.Generator) -> list[Message]:
     turns, left = int(rng.integers(1, 10)), int(rng.integers(0, BUDGET_BLOCKS))
     text = json.dumps({"blocks_left": left, "turns_left": turns, "channels": told})
     dialogue: list[Message] = []
-    # A state is long to read, so every channel in it is asked for: which one is meant is what takes longest to
-    # learn. Spin and confidence are fixed, so that a right answer is one text.
+    # A state is long to read, so every channel in it is asked for. Which one is meant takes longest to learn, and
+    # blocks, which stand right behind a channel's name, are where that is learned first. Spin and confidence are
+    # fixed, so that a right answer is one text.
     for place in rng.permutation(shown).tolist():
         asked = generation.HOME_CHANNELS[place]
         answer = Action("claim", asked, mass_gev=told[asked]["best_mass_gev"], confidence=0.5)
-        dialogue.append({"role": "user", "content": f'{text}{{"claim":"{asked}"}}'})
+        if rng.uniform() < DRILLED_BLOCKS_ODDS:
+            answer = Action("take_data", asked, blocks=told[asked]["blocks"])
+        dialogue.append({"role": "user", "content": f'{text}{{"{answer.kind}":"{asked}"}}'})
         dialogue.append({"role": "assistant", "content": write_json(answer)})
         text = ""
     return dialogue
