@@ -266,7 +266,7 @@ class GenerationSettings(Settings):
     surface: Surface
     temperature: Annotated[float, Field(gt=0)]
     evaluation_temperature: Annotated[float, Field(gt=0)] | None = Field(
-        default=None, description="of every evaluation and validation, before and after; null: temperature"
+        description="of every evaluation and validation, before and after, at most temperature; null: temperature"
     )
     batch_size: Positive = Field(description="conversations held at once")
     backend: Literal["cached", "transformers", "vllm", "vllm_server"] = Field(
