@@ -153,7 +153,7 @@ def heads(figure: Figure) -> list[str]:
 def test_every_part_and_flag_of_structured_output_has_a_panel_of_its_own() -> None:
     figure = reward_components(structured_components(5))
     text = words(figure)
-    for name in (*PARTS, *FLAGS, "cumulative", "success", "parsed"):
+    for name in (*PARTS, *FLAGS, "whole reward", "success", "parsed"):
         assert name in text
     assert len(heads(figure)) == len(set(heads(figure)))
     for axes in figure.axes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -153,7 +154,12 @@ def ill() -> list[Shape]:
 
 @functools.cache
 def settings() -> Params:
-    return parse_params(composed("tiny", "structured"))
+    """Return the shipped settings with short windows, as most presets have them, and steps of few items."""
+    values = json.loads(json.dumps(composed("tiny", "structured")))
+    values["health"]["top_share_window"] = 10
+    values["train"] |= {"steps": 200, "items_per_step": 8}
+    values["distributed"]["processes"] = 1
+    return parse_params(values)
 
 
 @dataclass

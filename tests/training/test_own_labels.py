@@ -82,7 +82,11 @@ def trained(folder: Path, steps: int) -> tuple[History, str | None]:
     """Return a training on the file, and why it stopped."""
     values = json.loads(json.dumps(composed("tiny", "structured")))
     values["task"]["lessons"] = None
+    values["health"]["top_share_window"] = 10
+    values["distributed"]["processes"] = 1
+    values["generation"]["evaluation_temperature"] = 1.0
     values["train"] |= {
+        "lr_scheduler": "constant_with_warmup",
         "steps": steps,
         "items_per_step": 8,
         "group_size": 8,

@@ -270,6 +270,12 @@ FOUND: list[tuple[str, Tamper, Callable[[Unpacked], LookResult], str]] = [
         "does not follow",
     ),
     (
+        "another schedule of the KL",
+        edit("params.yaml", "kl_probe_every: 5", "kl_probe_every: 4"),
+        training.log_whole,
+        "step 4, kl_probe: None",
+    ),
+    (
         "another chain",
         record("train.json", lambda v: v.update(chain="0" * 64)),
         training.log_whole,

@@ -90,6 +90,7 @@ def test_an_edited_table_is_found_and_named(
         ("reports.json", ("baselines", "random", "measures", "mean_reward", "low")),
         ("plan_power.json", ("power",)),
         ("details.json", ("components", "standard_error")),
+        ("details.json", ("confidence", "after", "brier")),
     ],
 )
 def test_an_edited_number_of_a_report_of_a_scripted_player_or_of_the_planned_power_is_found_and_named(

@@ -41,7 +41,18 @@ ATTACKS = [
 
 
 def settings(surface: Any = "compact", **changes: Any) -> ColliderSettings:
-    return ColliderSettings(**({"surface": surface, "max_turns": 8, "shaping": 0.0, "gamma": 1.0} | changes))
+    return ColliderSettings(**({"surface": surface, "max_turns": 10, "shaping": 0.0, "gamma": 1.0} | changes))
+
+
+@pytest.fixture(scope="module")
+def compact() -> Collider:
+    """The task with as many turns as the shipped data."""
+    return Collider(settings())
+
+
+@pytest.fixture(scope="module")
+def items(compact: Collider) -> list[Item]:
+    return [compact.item(row) for row in generate("validation", 510, max_turns=10, labels=("tests",))]
 
 
 @pytest.fixture(scope="module")
@@ -93,14 +104,16 @@ def test_an_attack_earns_less_than_the_adaptive_player(
 
 def test_claims_on_null_worlds_are_rare_for_a_careful_player(compact: Collider, play: Play) -> None:
     rows = [
-        row for row in generate("validation", 700, max_turns=8, labels=("nulls",)) if row["kind"] == "null"
+        row for row in generate("validation", 700, max_turns=10, labels=("nulls",)) if row["kind"] == "null"
     ]
     verdicts = [play(compact, compact.item(row), compact.baselines()["adaptive"])[1] for row in rows]
     assert np.mean([verdict.flags["false_claim"] for verdict in verdicts]) < 0.05
 
 
 def test_no_null_world_reaches_five_sigma_global_even_with_decoys(compact: Collider, play: Play) -> None:
-    rows = [row for row in generate("train", 10_000, max_turns=8, labels=("nulls",)) if row["kind"] == "null"]
+    rows = [
+        row for row in generate("train", 10_000, max_turns=10, labels=("nulls",)) if row["kind"] == "null"
+    ]
     finals = [play(compact, compact.item(row), compact.baselines()["adaptive"])[2][-1].state for row in rows]
     assert len(finals) > 2800
     best = np.array([max(baselines.trusted_z(state, place) for place in range(4)) for state in finals])
@@ -111,7 +124,7 @@ def test_no_null_world_reaches_five_sigma_global_even_with_decoys(compact: Colli
 @pytest.mark.parametrize("turns", [8, 4, 1])
 def test_the_batched_core_gives_the_numbers_of_one_by_one_play(suite: str, turns: int, play: Play) -> None:
     task = Collider(settings(max_turns=turns))
-    items = [task.item(row) for row in generate(suite, 120, max_turns=8, labels=("batch",))]
+    items = [task.item(row) for row in generate(suite, 120, max_turns=10, labels=("batch",))]
     by_channels: dict[tuple[str, ...], list[Item]] = {}
     for item in items:
         by_channels.setdefault(item.public.channels, []).append(item)
@@ -132,7 +145,7 @@ def test_the_batched_core_gives_the_numbers_of_one_by_one_play(suite: str, turns
 def test_claiming_at_three_sigma_does_not_pay(
     compact: Collider, play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    items = [compact.item(row) for row in generate("train", 1500, max_turns=8, labels=("rule",))]
+    items = [compact.item(row) for row in generate("train", 1500, max_turns=10, labels=("rule",))]
     player, own_rule, earned, false_claims = (
         compact.baselines()["adaptive"],
         baselines.ADAPTIVE_RULE_Z,
@@ -172,7 +185,7 @@ def test_claiming_a_first_glimpse_does_not_pay_even_where_it_is_right(
 
 def test_a_batch_does_not_depend_on_its_neighbours() -> None:
     task = Collider(settings())
-    scenarios = [task.item(row).hidden for row in generate("train", 40, max_turns=8, labels=("neighbours",))]
+    scenarios = [task.item(row).hidden for row in generate("train", 40, max_turns=10, labels=("neighbours",))]
     seeds = list(range(40))
     whole, part = play_adaptive(scenarios, seeds, 8), play_adaptive(scenarios[7:9], seeds[7:9], 8)
     assert (whole.reward[7:9] == part.reward).all() and (whole.local_z[7:9] == part.local_z).all()
@@ -181,7 +194,7 @@ def test_a_batch_does_not_depend_on_its_neighbours() -> None:
 def test_a_batch_of_unequal_rules_is_refused() -> None:
     task = Collider(settings())
     rows = [
-        *generate("train", 1, max_turns=8, labels=("a",)),
+        *generate("train", 1, max_turns=10, labels=("a",)),
         *generate("train", 1, max_turns=7, labels=("b",)),
     ]
     with pytest.raises(TaskError):
@@ -190,7 +203,7 @@ def test_a_batch_of_unequal_rules_is_refused() -> None:
 
 def test_a_player_that_knows_a_peak_does_not_claim_it(play: Play) -> None:
     task = Collider(settings())
-    for row in generate("traps", 200, max_turns=8, labels=("peaks",)):
+    for row in generate("traps", 200, max_turns=10, labels=("peaks",)):
         item = task.item(row)
         if item.hidden.truth.decoy.kind == "known_peak":
             _, _, steps = play(task, item, task.baselines()["adaptive"])
@@ -243,7 +256,7 @@ def test_demonstrations_speak_well_and_play_poorly(compact: Collider) -> None:
 
 
 def _any_state(task: Collider) -> object:
-    return task.start(task.item(generate("train", 1, max_turns=8, labels=("any",))[0]), 1)[1]
+    return task.start(task.item(generate("train", 1, max_turns=10, labels=("any",))[0]), 1)[1]
 
 
 def test_claims_of_demonstrations_copy_the_last_bin_of_their_channel(compact: Collider) -> None:
@@ -275,17 +288,21 @@ def test_demonstrations_exist_on_the_json_surface_too(json_task: Collider) -> No
 
 
 def test_a_drill_is_answered_by_copying(compact: Collider) -> None:
-    asked = Counter()
+    asked: Counter[str] = Counter()
+    spins: Counter[str] = Counter()
     for question, answer in compact.drills(np.random.default_rng(6), 500):
         text, claim = question["content"], answer["content"]
         assert known(compact, text) and known(compact, claim)
         channel = text[-1]
         assert text[-3:-1] == " y"
         [shown] = re.findall(rf" ({channel}b\d\d)\+?z\d\d\dk?", text)
-        assert claim == f"y{shown}-c5"
+        measured = re.findall(rf"^a{channel}([012])z\d\d ", text)
+        assert claim == f"y{shown}{measured[0] if measured else '-'}c5"
+        spins[claim[-3]] += 1
         assert compact.parse(claim, _any_state(compact)).outcome == "ok"
         asked[channel] += 1
     assert min(asked.values()) > 80
+    assert sorted(spins) == ["-", "0", "1", "2"] and min(spins.values()) > 60
 
 
 def test_lessons_depend_on_the_generator_alone(compact: Collider) -> None:

@@ -84,7 +84,7 @@ def health_strip(
     )
     step_axis(axes, 5)
     axes.set_title("")
-    axes.set_xlabel(f"optimizer step, {made}\n{said}")
+    axes.set_xlabel(f"optimizer step ({made})\n{said}")
     return figure
 
 

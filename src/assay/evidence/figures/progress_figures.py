@@ -89,8 +89,8 @@ def reward_components(frame: pd.DataFrame, chosen_step: int | None = None) -> Fi
     figure, panels = _panels(len(shown), 0.98, "; ".join(said))
     for axes, name in zip(panels, shown, strict=True):
         unit = "reward" if name in parts else "share" if name in rates else "mean"
-        head = _shown_name(name)
-        _line(axes, frame, name, unit, f"part: {head}" if name in parts else head)
+        head = f"part: {_shown_name(name)}" if name in parts else _shown_name(name)
+        _line(axes, frame, name, unit, "whole reward" if name == "mean_cumulative" else head)
         if name in rates:
             axes.set_ylim(-0.04, 1.04)
         mark_chosen(axes, chosen_step)
@@ -117,7 +117,9 @@ def _line(axes: Axes, frame: pd.DataFrame, name: str, unit: str, shown: str) -> 
 
 def _ends(y: Values) -> str:
     n = max(1, len(y) // 10)
-    first, last = (f"{part.mean():.2f}".replace("-", "\u2212") for part in (y[:n], y[-n:]))
+    ends = y[:n].mean(), y[-n:].mean()
+    places = 2 if max(map(abs, ends)) >= 0.01 else 4
+    first, last = (f"{end:.{places}f}".replace("-", "\u2212") for end in ends)
     return f"{first} \u2192 {last}"
 
 

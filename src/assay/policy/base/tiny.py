@@ -167,15 +167,15 @@ def imitate(
 def _loss(model: Any, batch: Sequence[Masked], pad_id: int) -> torch.Tensor:
     width = max(len(ids) for ids, _ in batch)
     ids = torch.full((len(batch), width), pad_id)
-    labels = torch.full((len(batch), width), -100)
-    attention = torch.zeros((len(batch), width), dtype=torch.long)
+    told = torch.zeros((len(batch), width), dtype=torch.bool)
     for row, (tokens, mask) in enumerate(batch):
         ids[row, : len(tokens)] = torch.as_tensor(tokens)
-        attention[row, : len(tokens)] = 1
-        labels[row, : len(tokens)] = torch.where(torch.as_tensor(mask) == 1, torch.as_tensor(tokens), -100)
-    logits = model(input_ids=ids, attention_mask=attention, use_cache=False).logits
+        told[row, : len(tokens)] = torch.as_tensor(mask) == 1
+    # Padding is on the right, where no token before it looks; the head is only asked where an answer stands.
+    hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
+    asked = told[:, 1:]
     loss: torch.Tensor = torch.nn.functional.cross_entropy(
-        logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten(), ignore_index=-100
+        model.lm_head(hidden[:, :-1][asked]), ids[:, 1:][asked]
     )
     return loss
 

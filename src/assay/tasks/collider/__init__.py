@@ -20,7 +20,7 @@ __all__ = [
     "play_adaptive",
     "shipped_data",
 ]
-RELEASE = ("release", 2)
+RELEASE = ("release", 3)
 
 
 def build(

@@ -30,7 +30,7 @@ ANGLES_ODDS = 0.8
 READ_SPIN_ODDS = 0.7
 DRILLED_SPIN_ODDS = 0.5
 # Stated in tenths, first to last: without any skill, but not where a verdict of its kind is seldom right.
-NULL_TENTHS, PROVEN_TENTHS, GUESS_TENTHS = (3, 7), (6, 9), (1, 6)
+NULL_TENTHS, PROVEN_TENTHS, GUESS_TENTHS = (5, 7), (7, 9), (1, 6)
 
 
 def scenario_for_lesson(rng: np.random.Generator, max_turns: int) -> Scenario:
