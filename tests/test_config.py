@@ -250,9 +250,16 @@ def test_a_micro_batch_that_does_not_divide_is_refused(raw: dict[str, Any]) -> N
     assert refusal(raw).where == "setting train.micro_batch_size"
 
 
-def test_a_from_scratch_base_speaks_the_compact_surface_only(raw: dict[str, Any]) -> None:
+def test_a_from_scratch_base_of_words_speaks_compact_and_one_of_bpe_tokens_json(raw: dict[str, Any]) -> None:
     raw["generation"] = raw["generation"] | {"surface": "json"}
     assert refusal(raw).where == "setting generation.surface"
+    raw["base"] = raw["base"] | {"bpe_vocabulary": 1280}
+    assert parse_params(raw).generation.surface == "json"
+    raw["generation"] = raw["generation"] | {"surface": "compact"}
+    refused = refusal(raw)
+    assert refused.where == "setting generation.surface" and "surface json" in refused.expected
+    raw["base"] = raw["base"] | {"bpe_vocabulary": 100}
+    assert refusal(raw).where == "setting base.bpe_vocabulary"
 
 
 def test_settings_cannot_be_changed(raw: dict[str, Any]) -> None:

@@ -45,6 +45,7 @@ from assay.pipeline.live_log import Tables
 from assay.pipeline.note_openings import note_opening, opened_records
 from assay.pipeline.project import Project
 from assay.pipeline.rival_files import BaseRivals, facts_of, file_of, suite_for
+from assay.policy.base.bpe import Merged
 from assay.policy.base.words import CHAT_TEMPLATE, Words
 from assay.policy.digests import adapted_digest, digest_folder
 from assay.stages import fingerprint, render_evidence
@@ -87,6 +88,7 @@ PARITY = Parity(
     max_logit_difference=1e-3,
     min_greedy_agreement=0.99,
 )
+MERGES = (("{", '"'), ("a", "c"), ("ac", "t"))  # of a base whose tokenizer was learned
 SMALL = {
     "evaluation.items": 20,
     "evaluation.draws": 2,
@@ -213,7 +215,8 @@ def words_of(project: Project) -> Words | None:
     task = task_of(project)
     if (learning := learner(task)) is not None:
         learning.learn_from(items_of(project, "train"))
-    return Words(task.vocabulary())
+    learned = getattr(project.params.base, "bpe_vocabulary", None) is not None
+    return Merged(MERGES) if learned else Words(task.vocabulary())
 
 
 def _arm(project: Project, name: str, suite: Suite, skill: float, policy: str) -> None:

@@ -190,7 +190,7 @@ def evaluate(
         int | None, typer.Option(min=1, help="Episodes held at once; changes no result.")
     ] = None,
     surface: Annotated[
-        str | None, typer.Option(help="compact for a from-scratch policy, json for others.")
+        str | None, typer.Option(help="compact for a policy of the preset tiny, json for others.")
     ] = None,
     blocklist: Annotated[
         Path | None, typer.Option(help="Blocklist to use instead of the task's, one term a line.")

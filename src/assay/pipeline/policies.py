@@ -7,17 +7,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from assay.core.config.settings import ScratchBase
 from assay.core.console import complain
 from assay.core.counting import counted
 from assay.core.errors import DataError
+from assay.core.seeds import rng
 from assay.pipeline.inputs import items_of, task_of
 from assay.pipeline.project import Project
+from assay.policy.base import tiny
 from assay.policy.base.pretrained import POINTER, locate, pinned_digest
 from assay.policy.model import Policy, load, pin, require_device
 from assay.policy.renderer import control_names
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+    from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+    from assay.tasks.protocol import Task
 
 
 ADAPTER = "models/adapter"
@@ -49,7 +54,19 @@ def open_policy(project: Project, adapter: Path | None) -> Policy:
     return replace(policy, base_digest=pinned_digest(pinned)) if whole else policy
 
 
-_NAMED = 5
+_NAMED, _READ_FROM = 5, 2000
+
+
+def tokenizer_of(base: ScratchBase, task: Task) -> PreTrainedTokenizerFast:
+    """Return the tokenizer of a base that is built here: of the task's words, or learned from its lessons."""
+    if base.bpe_vocabulary is None:
+        return tiny.build_tokenizer(task.vocabulary())
+    lessons = [
+        talk
+        for name, make in (("drills", task.drills), ("demonstrations", task.demonstrations))
+        for talk in make(rng("base", name, base.seed), _READ_FROM)
+    ]
+    return tiny.train_tokenizer((said["content"] for talk in lessons for said in talk), base.bpe_vocabulary)
 
 
 def tell_control_tokens(project: Project, tokenizer: PreTrainedTokenizerBase, split: str) -> None:

@@ -21,7 +21,7 @@ from assay.dataset.suite import choose
 from assay.evaluation.measure import measure
 from assay.evaluation.measures import mean_of
 from assay.pipeline.inputs import decoding_of, items_of, task_of
-from assay.pipeline.policies import tell_control_tokens
+from assay.pipeline.policies import tell_control_tokens, tokenizer_of
 from assay.pipeline.project import Project
 from assay.pipeline.served import pin_base
 from assay.policy.base import pretrained, tiny
@@ -121,6 +121,8 @@ def teach(project: Project, task: Task, items: Sequence[Item]) -> None:
     if learning is None or not isinstance(params.base, ScratchBase):
         return
     learning.learn_from(items)
+    if params.base.bpe_vocabulary is not None:
+        return  # it has no words to count
     shown = task.demonstrations(rng("base", "limits", params.base.seed), READ_BEFORE)
     room = params.task.max_new_tokens[params.generation.surface]
     refuse_too_large(task.vocabulary(), shown, params.base, room)
@@ -129,7 +131,7 @@ def teach(project: Project, task: Task, items: Sequence[Item]) -> None:
 def warm_started(settings: ScratchBase, task: Task) -> Policy:
     """Return a tiny policy trained on drills and demonstrations, in memory."""
     plan = settings.warm_start
-    tokenizer = tiny.build_tokenizer(task.vocabulary())
+    tokenizer = tokenizer_of(settings, task)
     model = tiny.build_model(settings.architecture, tokenizer, derive_seed("base", settings.seed))
     policy = Policy(model, tokenizer, Dialogue(tokenizer), "unsaved")
 

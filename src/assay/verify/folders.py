@@ -58,8 +58,7 @@ def model_settings(package: Unpacked) -> LookResult:
         wrong += _targets(adapter, found.get("target_modules"), params)
         said = f"every setting of {adapter}"
     if isinstance(params.base, ScratchBase):
-        words = Words(package.task.vocabulary())
-        for name, expected in base_expected(params.base, words).items():
+        for name, expected in base_expected(params.base, package.words).items():
             told = _read(package, f"{BASE}/{name}")
             if told.get("post_processor") == _NOTHING_AROUND:
                 del told["post_processor"]
@@ -136,8 +135,7 @@ def base_expected(base: ScratchBase, words: Words) -> dict[str, dict[str, Any]]:
         "model_max_length": int(1e30),
         "padding_side": "left",
         "tokenizer_class": "TokenizersBackend",
-        "unk_token": UNKNOWN,
-    }
+    } | ({"unk_token": UNKNOWN} if base.bpe_vocabulary is None else {})
     return {
         "config.json": config,
         "generation_config.json": {"_from_model_config": True, "use_cache": True, **ends},

@@ -19,7 +19,6 @@ from assay.evaluation.trajectory import open_item
 from assay.pipeline.inputs import secondary_file
 from assay.pipeline.note_openings import recipe_of
 from assay.pipeline.rival_files import file_of
-from assay.policy.base.words import Words
 from assay.stages.render_evidence.arms import AGAIN, CONTROL
 from assay.tasks.protocol import Task
 from assay.tasks.rivals import FEW_SHOT
@@ -258,7 +257,7 @@ def tokens_counted(package: Unpacked) -> LookResult:
             " package"
         )
         return LookResult(f"{said}; V4 with --base DIR counts what it plays again", unchecked=True)
-    plain, n, turns, wrong = _Reader(package, package.task), 0, 0, list[str]()
+    plain, n, turns, lost, wrong = _Reader(package, package.task), 0, 0, 0, list[str]()
     whole = whole_of(package.told)
     other = whole is not None and (whole.other_tokenizer or whole.n_other_prompts > 0)
     for name, suite, episodes in _told(package):
@@ -268,6 +267,7 @@ def tokens_counted(package: Unpacked) -> LookResult:
         reader = _Reader(package, package.shown[0]) if behind else plain
         for play, episode in zip(suite.plays(), episodes, strict=False):
             n, turns = n + 1, turns + len(episode.turns)
+            lost += any(not package.words.keeps(turn.completion) for turn in episode.turns)
             wrong += [
                 f"{name}, item {episode.item_id}, draw {episode.draw}: {fault}"
                 for fault in reader.faults(play, episode)
@@ -279,6 +279,10 @@ def tokens_counted(package: Unpacked) -> LookResult:
         " them, "
     )
     said += "and follow the prompts whose digests are stored"
+    if lost:
+        said += (
+            f"; {counted(lost, 'episodes')} only up to bytes that are no text, which were stored as a mark"
+        )
     if other:
         said += "; not those of the whole model, whose tokenizer or template is not in the package"
     return LookResult(said, wrong)
@@ -298,7 +302,7 @@ class _Reader:
     item share one."""
 
     def __init__(self, package: Unpacked, task: Task) -> None:
-        self._task, self._words = task, Words(package.task.vocabulary())
+        self._task, self._words = task, package.words
         self._opened: dict[tuple[str, int], tuple[list[int], int]] = {}
 
     def faults(self, play: Play, episode: Episode) -> Iterator[str]:
@@ -311,6 +315,8 @@ class _Reader:
             if _digest(ids) != turn.prompt_digest:
                 yield f"turn {number} was written after another prompt than its task and its words make"
                 return
+            if not self._words.keeps(turn.completion):
+                return  # what stands behind it is as little known
             ends = [] if turn.truncated else [self._words.eos_id]
             written = turn.n_tokens - len(ends)
             follows = episode.turns[number].prompt_digest if number < len(episode.turns) else None

@@ -28,10 +28,11 @@ from assay.dataset.fingerprint import Fingerprint
 from assay.dataset.suite import Suite
 from assay.evaluation.few_shot import few_shot
 from assay.evidence.claim.plan import ClaimPlan
-from assay.package.layout import TOLD
+from assay.package.layout import BASE, TOLD
 from assay.pipeline.inputs import heldout_suite, items_of, secondary_file, task_of, validation_suite
 from assay.pipeline.project import Project
 from assay.pipeline.rival_files import BaseRival, BaseRivals, file_of
+from assay.policy.base.bpe import words_of
 from assay.policy.base.words import Words
 from assay.stages.render_evidence.arms import AGAIN, CONTROL, suite_of
 from assay.statistics.report import Report, Reports
@@ -167,6 +168,13 @@ class Unpacked:
         return read_record(self.results("rivals.json"), BaseRivals, fix=FIX).rivals
 
     @cached_property
+    def words(self) -> Words:
+        """How the tokenizer of a base that was built here reads."""
+        base = self.project.params.base
+        assert isinstance(base, ScratchBase), "the tokenizer of another base is not in the package"
+        return words_of(base, self.task.vocabulary(), self.root / BASE, fix=FIX)
+
+    @cached_property
     def shown(self) -> tuple[Task, int]:
         """The task behind the examples of the few-shot rival, and how many those are, for a tiny base or one that
         is asked in messages."""
@@ -178,7 +186,7 @@ class Unpacked:
             items_of(self.project, "train"),
             self.suite_of(file_of(FEW_SHOT)),
             params.evaluation.rivals.few_shot,
-            dialogue=None if scratch is None else Words(self.task.vocabulary()),
+            dialogue=None if scratch is None else self.words,
             positions=None if scratch is None else scratch.architecture.max_positions,
             max_new_tokens=params.task.max_new_tokens[params.generation.surface],
         )

@@ -283,8 +283,14 @@ def test_demonstrations_hold_every_good_habit_somewhere(compact: Collider) -> No
 
 
 def test_demonstrations_exist_on_the_json_surface_too(json_task: Collider) -> None:
-    for dialogue in json_task.demonstrations(np.random.default_rng(5), 20):
-        assert all(isinstance(json.loads(message["content"]), dict) for message in dialogue[1:])
+    claims = 0
+    for dialogue in json_task.demonstrations(np.random.default_rng(5), 60):
+        told = [json.loads(message["content"]) for message in dialogue[1:]]
+        assert all(isinstance(each, dict) for each in told)
+        if told[-1]["action_type"] == "claim" and len(told) > 1:
+            shown = told[-2]["channels"].get(told[-1]["channel"], {})
+            claims += shown.get("best_mass_gev") == told[-1]["mass_gev"]
+    assert claims > 20
 
 
 def test_a_drill_is_answered_by_copying(compact: Collider) -> None:
@@ -303,6 +309,19 @@ def test_a_drill_is_answered_by_copying(compact: Collider) -> None:
         asked[channel] += 1
     assert min(asked.values()) > 80
     assert sorted(spins) == ["-", "0", "1", "2"] and min(spins.values()) > 60
+
+
+def test_a_json_drill_asks_for_every_channel_of_a_state(json_task: Collider) -> None:
+    for dialogue in json_task.drills(np.random.default_rng(6), 100):
+        state, _ = json.JSONDecoder().raw_decode(dialogue[0]["content"])
+        answers = [json.loads(answer["content"]) for answer in dialogue[1::2]]
+        assert sorted(answer["channel"] for answer in answers) == sorted(state["channels"])
+        for question, answer in zip(dialogue[::2], answers, strict=True):
+            kind, shown = answer["action_type"], state["channels"][answer["channel"]]
+            assert question["content"].endswith(f'{{"{kind}":"{answer["channel"]}"}}')
+            told = {"claim": ("mass_gev", "best_mass_gev"), "take_data": ("blocks", "blocks")}[kind]
+            assert answer[told[0]] == shown[told[1]]
+            assert json_task.parse(json.dumps(answer), _any_state(json_task)).outcome == "ok"
 
 
 def test_lessons_depend_on_the_generator_alone(compact: Collider) -> None:

@@ -110,13 +110,20 @@ def _cross_check(params: Params, where: str | None) -> None:
             where=place("task.lessons", where),
             fix="choose a preset with a pretrained base; only the shipped data come with lessons",
         )
-    if params.base.kind == "scratch" and params.generation.surface != "compact":
-        raise ConfigError(
-            "surface compact for a from-scratch base",
-            found=repr(params.generation.surface),
-            where=place("generation.surface", where),
-            fix="set generation.surface: compact, or use a pretrained base",
-        )
+    if params.base.kind == "scratch":
+        worded, surface = params.base.bpe_vocabulary is None, params.generation.surface
+        if worded != (surface == "compact"):
+            tokens = "words" if worded else "BPE tokens"
+            raise ConfigError(
+                f"surface {'compact' if worded else 'json'} for a from-scratch base of {tokens}",
+                found=repr(surface),
+                where=place("generation.surface", where),
+                fix=(
+                    "set generation.surface: compact, or base.bpe_vocabulary: 1280, or use a pretrained base"
+                    if worded
+                    else "set generation.surface: json, or base.bpe_vocabulary: null"
+                ),
+            )
 
 
 def _check_training(params: Params, where: str | None) -> None:

@@ -220,6 +220,9 @@ class Gates(Settings):
     episodes: Positive
 
 
+LEAST_BPE = 261  # every byte, and the five tokens that stand around messages
+
+
 class ScratchBase(Settings):
     """A tiny model built from scratch."""
 
@@ -228,6 +231,10 @@ class ScratchBase(Settings):
     architecture: TinyArchitecture
     warm_start: WarmStart
     gates: Gates
+    bpe_vocabulary: Annotated[int, Field(ge=LEAST_BPE)] | None = Field(
+        description="tokens of a byte-level BPE tokenizer that is learned from the lessons, for surface json;"
+        " null: a token for each word of surface compact",
+    )
 
     # How it is loaded, by the names of a pretrained one.
     @property

@@ -4,18 +4,19 @@ speak the task by imitation."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from assay.core.config.settings import PhaseSettings, TinyArchitecture
 from assay.core.decoding import Decoding
 from assay.policy.backends.select import converse
+from assay.policy.base.bpe import NUMBERS
 from assay.policy.base.words import (
     ASSISTANT,
     CHAT_TEMPLATE,
@@ -41,13 +42,37 @@ def build_tokenizer(words: Sequence[str]) -> PreTrainedTokenizerFast:
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=UNKNOWN))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(pattern_of(words)), behavior="isolated")
     tokenizer.decoder = decoders.Fuse()
+    return _wrapped(tokenizer, unk_token=UNKNOWN)
+
+
+def train_tokenizer(texts: Iterable[str], size: int) -> PreTrainedTokenizerFast:
+    """Learn a byte-level BPE tokenizer of at most so many tokens; equal texts give equal tokenizers."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(NUMBERS), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        special_tokens=list(SPECIAL),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return _wrapped(tokenizer)
+
+
+def _wrapped(tokenizer: Tokenizer, **unknown: str) -> PreTrainedTokenizerFast:
     fast: PreTrainedTokenizerFast = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=tokenizer,
         pad_token=PAD,
-        unk_token=UNKNOWN,
         eos_token=END,
         extra_special_tokens=[USER, ASSISTANT],
         padding_side="left",
+        **unknown,
     )
     fast.chat_template = CHAT_TEMPLATE
     return fast

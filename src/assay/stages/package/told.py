@@ -6,16 +6,19 @@ from assay.core.config.settings import PretrainedBase, ScratchBase
 from assay.core.storage.json import dumps
 from assay.evaluation.few_shot import few_shot
 from assay.evaluation.replay import play_baseline
+from assay.package.layout import BASE
 from assay.pipeline.inputs import heldout_suite, items_of, secondary_suites, validation_suite
 from assay.pipeline.project import Project
 from assay.pipeline.rival_files import suite_for
-from assay.policy.base.words import Words
+from assay.policy.base.bpe import words_of
 from assay.tasks.own.recorded import Recorded, Recorder
 from assay.tasks.own.task import own_task, runner_of
 from assay.tasks.rivals import FEW_SHOT, players_of
 from assay.tasks.settings.own import OwnTask
 from assay.training.health.honest_play import honest_play
 from assay.training.recipe import item_order
+
+FIX = "./run dvc repro base"
 
 
 def told_of(project: Project) -> bytes | None:
@@ -46,7 +49,9 @@ def told_of(project: Project) -> bytes | None:
             train,
             suite_for(heldout, FEW_SHOT),
             params.evaluation.rivals.few_shot,
-            dialogue=None if scratch is None else Words(task.vocabulary()),
+            dialogue=None
+            if scratch is None
+            else words_of(scratch, task.vocabulary(), project.root / BASE, fix=FIX),
             positions=None if scratch is None else scratch.architecture.max_positions,
             max_new_tokens=settings.max_new_tokens[params.generation.surface],
         )

@@ -3,10 +3,14 @@ bin."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 
 from assay.tasks.collider import baselines
-from assay.tasks.collider.surfaces import Action, bin_token, letter, z_token
+from assay.tasks.collider.surfaces import Action, bin_token, letter, write_json, z_token
 from assay.tasks.collider.world import generation, physics
 from assay.tasks.collider.world.physics import BUDGET_BLOCKS, N_BINS
 from assay.tasks.collider.world.scenario import TIERS, Scenario, from_row
@@ -29,6 +33,8 @@ CALIBRATE_ODDS = 0.8
 ANGLES_ODDS = 0.8
 READ_SPIN_ODDS = 0.7
 DRILLED_SPIN_ODDS = 0.5
+DRILLED_BLOCKS_ODDS = 0.4
+DRILLED_AXES_GEV = (100.0, 400.0)  # where the axis of a made-up JSON state begins
 # Stated in tenths, first to last: without any skill, but not where a verdict of its kind is seldom right.
 NULL_TENTHS, PROVEN_TENTHS, GUESS_TENTHS = (5, 7), (8, 9), (1, 6)
 
@@ -96,6 +102,44 @@ def weak_action(state: ColliderState, style: str, rng: np.random.Generator) -> A
         place = unseen[int(rng.integers(len(unseen)))] if unseen else best
         most = 1 if unseen else 3
     return Action("take_data", channels[place], blocks=int(rng.integers(1, min(state.blocks_left, most) + 1)))
+
+
+def as_told(action: Action) -> Action:
+    """Return an action whose mass has the two decimals with which the JSON surface tells one."""
+    return action if action.mass_gev is None else replace(action, mass_gev=round(action.mass_gev, 2))
+
+
+def json_drill(rng: np.random.Generator) -> list[Message]:
+    """Return questions behind a made-up JSON state and their answers, claims that copy the mass of the channel
+    asked for, or actions that copy its blocks."""
+    n = len(generation.HOME_CHANNELS)
+    shown = sorted(rng.permutation(n)[: int(rng.integers(1, n + 1))].tolist())
+    m0_gev = float(np.exp(rng.uniform(*np.log(DRILLED_AXES_GEV))))
+    told: dict[str, dict[str, Any]] = {}
+    for place in shown:
+        told[generation.HOME_CHANNELS[place]] = {
+            "blocks": int(rng.integers(1, 8)),
+            "local_significance": round(float(rng.gamma(3.0, 1.0)), 2),
+            "best_mass_gev": round(physics.centre_gev(m0_gev, int(rng.integers(N_BINS))), 2),
+            "significant": bool(rng.uniform() < 0.1),
+        }
+        if rng.uniform() < 0.1:
+            told[generation.HOME_CHANNELS[place]]["calibrated"] = True
+    turns, left = int(rng.integers(1, 10)), int(rng.integers(0, BUDGET_BLOCKS))
+    text = json.dumps({"blocks_left": left, "turns_left": turns, "channels": told})
+    dialogue: list[Message] = []
+    # A state is long to read, so every channel in it is asked for. Which one is meant takes longest to learn, and
+    # blocks, which stand right behind a channel's name, are where that is learned first. Spin and confidence are
+    # fixed, so that a right answer is one text.
+    for place in rng.permutation(shown).tolist():
+        asked = generation.HOME_CHANNELS[place]
+        answer = Action("claim", asked, mass_gev=told[asked]["best_mass_gev"], confidence=0.5)
+        if rng.uniform() < DRILLED_BLOCKS_ODDS:
+            answer = Action("take_data", asked, blocks=told[asked]["blocks"])
+        dialogue.append({"role": "user", "content": f'{text}{{"{answer.kind}":"{asked}"}}'})
+        dialogue.append({"role": "assistant", "content": write_json(answer)})
+        text = ""
+    return dialogue
 
 
 def drill(rng: np.random.Generator) -> list[Message]:

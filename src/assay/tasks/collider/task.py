@@ -202,16 +202,17 @@ class Collider:
         dialogue: list[Message] = [{"role": "user", "content": prompts.opening(state, self.settings.surface)}]
         while True:
             action = lessons.weak_action(state, style, rng)
-            dialogue.append({"role": "assistant", "content": self.write(action, state)})
+            said = action if self.settings.surface == "compact" else lessons.as_told(action)
+            dialogue.append({"role": "assistant", "content": self.write(said, state)})
             state = apply(state, action, None)
             if state.ending is not None:
                 return dialogue
             dialogue.append({"role": "user", "content": prompts.observation(state, self.settings.surface)})
 
     def drills(self, rng: np.random.Generator, n: int) -> Sequence[Sequence[Message]]:
-        """Two-message dialogues of the compact surface, whose answer copies a channel and its bin from the
-        question."""
-        return [lessons.drill(rng) for _ in range(n)]
+        """Two-message dialogues whose answer copies a channel and its bin, or its mass, from the question."""
+        make = lessons.drill if self.settings.surface == "compact" else lessons.json_drill
+        return [make(rng) for _ in range(n)]
 
     def vocabulary(self) -> Sequence[str]:
         """Every token of the compact surface."""

@@ -37,6 +37,7 @@ from assay.pipeline.inputs import (
     task_of,
     validation_suite,
 )
+from assay.pipeline.policies import tokenizer_of
 from assay.pipeline.project import Project
 from assay.policy.base import tiny
 from assay.policy.base.pretrained import locate
@@ -202,7 +203,7 @@ def read_ahead(params: Params, task: Task, root: Path) -> Policy | None:
         PolicyError: Configuration or tokenizer cannot be read, or the chat template cannot be served.
     """
     if isinstance(params.base, ScratchBase):
-        tokenizer = tiny.build_tokenizer(task.vocabulary())
+        tokenizer = tokenizer_of(params.base, task)
         with untouched():
             model = tiny.build_model(params.base.architecture, tokenizer, 0)
         return Policy(model, tokenizer, Dialogue(tokenizer), "")

@@ -20,7 +20,6 @@ from assay.core.storage.files import read_bytes, read_text
 from assay.core.storage.json import loads, parse_strict
 from assay.dataset.external import ExternalFacts, whole_of
 from assay.package.layout import ADAPTER, ADAPTER_FILES, BASE, CODE_CARRIERS
-from assay.policy.base.words import Words
 from assay.policy.digests import adapted_digest, digest_folder, listing_digest
 from assay.verify.checks import LookResult
 from assay.verify.content.training import learning_rates
@@ -198,7 +197,7 @@ def _other_shapes(package: Unpacked, arrays: Mapping[str, Mapping[str, Tensor]])
     params = package.project.params
     if not isinstance(params.base, ScratchBase):
         return
-    expected = base_shapes(params.base, len(Words(package.task.vocabulary()).vocabulary))
+    expected = base_shapes(params.base, len(package.words.vocabulary))
     found = {name: tensor.shape for name, tensor in arrays.get(BASE, {}).items()}
     for name in sorted({*found, *expected}):
         if found.get(name) != expected.get(name):
