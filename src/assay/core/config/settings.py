@@ -233,7 +233,7 @@ class ScratchBase(Settings):
     gates: Gates
     bpe_vocabulary: Annotated[int, Field(ge=LEAST_BPE)] | None = Field(
         description="tokens of a byte-level BPE tokenizer that is learned from the lessons, for surface json;"
-        " null: a token for each word of surface compact",
+        " null: a token for each word of surface compact"
     )
 
     # How it is loaded, by the names of a pretrained one.
