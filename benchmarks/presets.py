@@ -54,7 +54,7 @@ RESULT = Path(__file__).parent / "results" / "presets.json"
 GIB = 2.0**30
 REPEATS = 2
 SHORT = Lengths(96, 2, 16, 24)  # for models that would take too long
-FEW = Lengths(64, 2, 8, 12)  # for the whole ones
+FEW = Lengths(32, 1, 8, 8)  # for the whole ones
 MODELS = (
     Model("qwen3", 256, 6, "float32", None, False),
     Model("qwen3", 256, 6, "float32", None, True),
@@ -106,9 +106,11 @@ keys, values) | learning | KL | peak | device | floor, s a step |
 
 Memory: peak of bytes in live tensors of a training by the real trainer once the base is loaded, same \
 meter, n = 1.
-Time: processor seconds a step, medians. Rows named like a preset are its model in its whole published \
-shape, with random
-weights, trained for four steps by its own settings, but for episodes, which are few and short ({machine}).
+Time: processor seconds a step, medians, of one thread. Rows named like a preset are its model in its whole \
+published shape,
+with random weights, trained for four steps by its own settings, but with two episodes a step of some \
+forty tokens.
+{machine}
 
 | model | tokens | memory forecast, MiB | measured | error | seconds a step forecast | measured (range) \
 | error | n |
@@ -126,8 +128,9 @@ class Published:
 
     @property
     def params(self) -> Params:
-        """Its settings for a training of four steps, in one thread."""
-        few = {"steps": 4, "items_per_step": 2, "group_size": 2, "kl_probe_episodes": 2}
+        """Its settings for a training of four steps in one thread; each measures the KL, which is in the
+        forecast."""
+        few = {"steps": 4, "items_per_step": 1, "group_size": 2, "kl_probe_episodes": 2, "kl_probe_every": 1}
         return with_preset(self.name, self.lengths, device="cpu", **few).model_copy(update={"threads": 1})
 
     def written(self, folder: Path) -> Any:
@@ -143,31 +146,47 @@ class Published:
 
 def accuracy(model: Model | Published) -> dict[str, Any]:
     """Forecast a training and measure it."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        ahead = model.written(folder)
+        return of_memory(model, ahead, folder) | of_time(model, ahead, folder)
+
+
+def of_memory(model: Model | Published, ahead: Any, folder: Path) -> dict[str, Any]:
+    """Forecast the memory of a training and measure it."""
     params = settings(model) if isinstance(model, Model) else model.params
-    with tempfile.TemporaryDirectory() as folder:
-        ahead = model.written(Path(folder))
-        begun = time.process_time()
-        with scales(ahead, params, model.lengths) as weighed:
-            memory = weighed.memory()
-        took = time.process_time() - begun
-        peak = measured(Path(folder), params, model, metered=True).peak
-        said, true = [], []
-        for _ in range(REPEATS):
-            said.append(forecast(ahead, params, model.lengths).step)
-            true += measured(Path(folder), params, model, metered=False).steps
-    seconds = statistics.median(said), statistics.median(true)
+    begun = time.process_time()
+    with scales(ahead, params, model.lengths) as weighed:
+        memory = weighed.memory()
+    took = time.process_time() - begun
+    if isinstance(model, Published):  # two steps see all that a training holds
+        params = params.model_copy(update={"train": params.train.model_copy(update={"steps": 2})})
+    peak = measured(folder, params, model, metered=True).peak
     return {
         "tokens": model.lengths.whole,
         "forecast_mib": memory.peak / 2**20,
         "measured_mib": peak / 2**20,
         "memory_error": memory.peak / peak - 1,
+        "weighing_cpu_seconds": took,
+    }
+
+
+def of_time(model: Model | Published, ahead: Any, folder: Path) -> dict[str, Any]:
+    """Forecast the time of a step and measure it, in turns."""
+    params = settings(model) if isinstance(model, Model) else model.params
+    said, true = [], []
+    for _ in range(REPEATS):
+        said.append(forecast(ahead, params, model.lengths).step)
+        true += measured(folder, params, model, metered=False).steps
+    seconds = statistics.median(said), statistics.median(true)
+    return {
         "forecast_seconds": seconds[0],
         "measured_seconds": seconds[1],
         "time_error": seconds[0] / seconds[1] - 1,
         "n_forecasts": len(said),
         "n_steps": len(true),
+        "forecast_range": [min(said), max(said)],
         "measured_range": [min(true), max(true)],
-        "weighing_cpu_seconds": took,
     }
 
 
@@ -243,7 +262,8 @@ def page(found: dict[str, Any]) -> str:
             f" ({low:.2f} to {high:.2f}) | {row['time_error']:+.1%} | {row['n_forecasts']} and"
             f" {row['n_steps']} |"
         )
-    return PAGE.format(presets="\n".join(presets), accuracy="\n".join(rows), machine=found.get("machine"))
+    where = f"They were trained on {found['machine']}." if "machine" in found else ""
+    return PAGE.format(presets="\n".join(presets), accuracy="\n".join(rows), machine=where)
 
 
 def main() -> None:
@@ -271,7 +291,7 @@ def main() -> None:
         jobs += [("accuracy", each.name, lambda each=each: accuracy(each)) for each in MODELS]
     if chosen.only in (None, "published"):
         found["machine"] = machine()
-        whole = [Published(name) for name in SHAPES if name.startswith("cpu_")]
+        whole = [Published(name) for name in sorted(SHAPES) if name.startswith("cpu_")]
         jobs += [("published", each.name, lambda each=each: accuracy(each)) for each in whole]
     for part in ("presets", "accuracy", "published"):
         found.setdefault(part, {})

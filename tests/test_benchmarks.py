@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from benchmarks import filler, json_base, speed_cpu, stock
+from benchmarks import filler, json_base, presets, speed_cpu, stock
 
 from assay.core.config.settings import TinyArchitecture
 from assay.core.decoding import Decoding
@@ -66,6 +66,11 @@ def test_a_benchmark_imports_what_is_there(script: Path) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_the_page_of_the_presets_says_what_was_found() -> None:
+    found = json.loads(presets.RESULT.read_text(encoding="utf-8"))
+    assert presets.page(found) == presets.RESULT.with_suffix(".md").read_text(encoding="utf-8")
 
 
 def test_both_sides_of_a_speed_measurement_write_the_same_greedy_tokens() -> None:

@@ -140,6 +140,14 @@ def test_a_mistyped_or_impossible_value_is_refused_where_it_stands(
     assert error.found == ("true" if value is True else repr(value))
 
 
+def test_evaluations_hotter_than_rollouts_are_refused_since_the_surer_policy_would_look_better(
+    raw: dict[str, Any],
+) -> None:
+    raw["generation"] = raw["generation"] | {"temperature": 1.0, "evaluation_temperature": 1.5}
+    error = refusal(raw)
+    assert (error.where, error.found) == ("setting generation.evaluation_temperature", "1.5")
+
+
 @pytest.mark.parametrize("names", [["train"], ["heldout"], ["validation"], ["traps", "traps"]])
 def test_a_secondary_suite_that_trains_chooses_or_decides_or_counts_twice_is_refused(
     raw: dict[str, Any], names: list[str]

@@ -263,7 +263,7 @@ def test_a_new_figure_is_among_the_figures_and_in_the_report(tmp_path: Path) -> 
 def test_a_new_preset_composes_is_checked_and_may_leave_nothing_out(tmp_path: Path) -> None:
     root = copied(tmp_path)
     preset = (root / "configs/grpo/tiny.yaml").read_text()
-    written(root / "configs/grpo/patient.yaml", preset.replace("  steps: 200\n", "  steps: 300\n"))
+    written(root / "configs/grpo/patient.yaml", preset.replace("  steps: 100\n", "  steps: 300\n"))
     assert touched(root) == named("Add a preset", name="patient")
     assert "params.yaml: written from configs/" in ran(
         root, "-m", "assay.cli", "config", "use", "grpo=patient"

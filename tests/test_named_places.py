@@ -92,7 +92,7 @@ def test_each_setting_is_placed_in_the_line_that_says_it(selection: Selection) -
 @pytest.mark.parametrize(
     ("old", "new", "place"),
     [
-        ("  items_per_step: 16", "  items_per_step: many", r"configs/grpo/tiny\.yaml, line 48, train\.items"),
+        ("  items_per_step: 32", "  items_per_step: many", r"configs/grpo/tiny\.yaml, line 50, train\.items"),
         (
             "  smallest_effect_points: 10.0\n",
             "",
@@ -153,7 +153,7 @@ def test_a_folder_with_nothing_but_params_yaml_has_its_settings_there(root: Path
 def test_the_command_line_shows_the_file_for_an_error_from_deep_below(root: Path) -> None:
     shutil.copytree(ROOT / "data/structured", root / "data/structured")
     preset = root / "configs/grpo/tiny.yaml"
-    preset.write_text(preset.read_text().replace("  items: 64\n", "  items: 6400\n"))
+    preset.write_text(preset.read_text().replace("  items: 128\n", "  items: 6400\n"))
     use(root, grpo=None, task=None, seed=None)
     done = assay(root, "fingerprint")
     line = preset.read_text().split("\n").index("  items: 6400") + 1

@@ -53,9 +53,9 @@ class Way:
         self.before = parse_params(read_yaml(self.root / "params.yaml", fix=""))
         path = self.root / self.preset
         text = path.read_text(encoding="utf-8")
-        assert text.count("  learning_rate: 1.0e-3\n") == 1
+        assert text.count("  learning_rate: 1.5e-3\n") == 1
         path.write_text(
-            text.replace("  learning_rate: 1.0e-3\n", f"  learning_rate: {RATE}\n"), encoding="utf-8"
+            text.replace("  learning_rate: 1.5e-3\n", f"  learning_rate: {RATE}\n"), encoding="utf-8"
         )
         with pytest.raises(ConfigError, match=r"train\.learning_rate: 0\.002"):
             check(self.root)  # params.yaml still says what it said

@@ -14,12 +14,16 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from assay.core.config.composition import Selection, compose
+from assay.core.config.settings import GenerationSettings
 from assay.core.config.tasks import every_task, settings_class
 from assay.dataset.suite import SAMPLING_AGAIN, Suite, choose, rules_of
 from assay.tasks.protocol import Item
 from tests.house import ROOT
 
 SETTINGS: TypeAdapter[Any] = TypeAdapter(every_task())
+GENERATION = GenerationSettings.model_validate(
+    compose(ROOT, Selection("tiny", "collider", 0)).values["generation"]
+)
 
 
 def values(task: str) -> dict[str, Any]:
@@ -27,7 +31,7 @@ def values(task: str) -> dict[str, Any]:
 
 
 def rules(task: str, **changes: Any) -> str:
-    return rules_of(SETTINGS.validate_python(values(task) | changes), "compact", None)
+    return rules_of(SETTINGS.validate_python(values(task) | changes), GENERATION, None)
 
 
 def items(*pairs: tuple[str, str]) -> tuple[Item, ...]:
@@ -91,8 +95,20 @@ def test_two_tasks_never_share_rules_and_every_setting_of_play_or_grading_counts
 
 def test_surface_and_blocked_terms_belong_to_the_rules() -> None:
     task = SETTINGS.validate_python(values("structured"))
-    made = {rules_of(task, surface, terms) for surface in ("compact", "json") for terms in (None, "a", "b")}  # type: ignore[arg-type]
+    spoken = [GENERATION.model_copy(update={"surface": surface}) for surface in ("compact", "json")]
+    made = {rules_of(task, generation, terms) for generation in spoken for terms in (None, "a", "b")}
     assert len(made) == 6
+
+
+def test_a_temperature_of_evaluations_belongs_to_the_rules_where_it_is_not_that_of_rollouts() -> None:
+    task = SETTINGS.validate_python(values("collider"))
+    made = [
+        rules_of(
+            task, GENERATION.model_copy(update={"temperature": hot, "evaluation_temperature": cool}), None
+        )
+        for hot, cool in ((1.0, None), (1.0, 1.0), (0.9, None), (1.0, 0.7), (0.9, 0.7), (1.0, 0.3))
+    ]
+    assert made[0] == made[1] == made[2] and made[3] == made[4] and len(set(made)) == 3
 
 
 def test_choosing_keeps_rules_and_records_in_the_order_of_the_file() -> None:

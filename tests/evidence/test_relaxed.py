@@ -12,7 +12,7 @@ from assay.core.config.composition import Selection, compose
 from assay.core.config.health import HealthSettings
 from assay.core.config.reading import parse_params
 from assay.core.config.settings import Gates, Params
-from assay.evidence.claim.relaxed import CHOICES, NUMBERS, relaxed, relaxed_said
+from assay.evidence.claim.relaxed import CHOICES, NUMBERS, cooler_said, relaxed, relaxed_said
 
 PRESETS = sorted(path.stem for path in (ROOT / "configs/grpo").glob("*.yaml") if "smoke" not in path.stem)
 
@@ -52,7 +52,11 @@ def test_every_number_among_the_alarms_and_the_gates_is_judged() -> None:
 @pytest.mark.parametrize("task", sorted(path.stem for path in (ROOT / "configs/task").glob("*.yaml")))
 def test_no_shipped_preset_is_looser_than_usual_but_where_it_is_meant(grpo: str, task: str) -> None:
     # A field of few jobs is judged over more steps there, and every claim says so.
-    told = {"health.top_share_window": (10, 50)} if (grpo, task) == ("tiny", "structured") else {}
+    told = (
+        {"health.top_share_window": (10, 50)}
+        if grpo in ("tiny", "tiny_json") and task == "structured"
+        else {}
+    )
     assert relaxed(parse_params(preset(grpo, task))) == told
 
 
@@ -114,3 +118,11 @@ def test_a_relaxed_choice_is_named(name: str, value: Any) -> None:
 def test_nothing_relaxed_says_nothing_and_the_smoke_test_is_named_for_what_it_is() -> None:
     assert relaxed_said(parse_params(preset("tiny"))) == []
     assert "base.gates.copy_accuracy" in relaxed(parse_params(preset("tiny_smoke")))
+
+
+def test_a_cooler_evaluation_is_named_in_the_claim_and_an_equal_one_is_not() -> None:
+    assert cooler_said(changed("generation.evaluation_temperature", 0.7).generation) == [
+        "Measured at temperature 0.7, trained at 1."
+    ]
+    for same in (None, 1.0):
+        assert cooler_said(changed("generation.evaluation_temperature", same).generation) == []

@@ -59,7 +59,7 @@ def test_a_training_without_alarms_says_so() -> None:
     assert (
         "no alarm" in shown
         and f"all green ({len(HEALTH_RULES)} rules)" in shown
-        and "100 optimizer steps" in shown
+        and "optimizer step (100 steps)" in shown
     )
 
 
@@ -78,7 +78,7 @@ def test_rules_without_a_measurement_are_named_and_not_called_green() -> None:
 
 def test_a_training_that_runs_claims_no_step_it_has_not_made_and_calls_no_rule_green() -> None:
     shown = render(health_strip([], 200, reached=14))["svg"].decode()
-    assert "14 of 200 optimizer steps" in shown and "no alarm so far" in shown and "green" not in shown
+    assert "14 of 200 steps" in shown and "no alarm so far" in shown and "green" not in shown
     figure = health_strip(SOME, 200, reached=95)
     shown = render(figure)["svg"].decode()
     assert f"others: no alarm so far ({len(HEALTH_RULES) - 3} rules)" in shown and "green" not in shown

@@ -12,16 +12,29 @@ from transformers import (
     Gemma2ForCausalLM,
     GPT2Config,
     GPT2LMHeadModel,
+    GptOssConfig,
+    GptOssForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
     MistralConfig,
     MistralForCausalLM,
+    Phi3Config,
+    Phi3ForCausalLM,
     Qwen3Config,
     Qwen3ForCausalLM,
 )
 
 VOCABULARY, END, PAD = 40, 2, 0
 WINDOW = 6  # shorter than most of what is written, so that a sliding layer forgets
+ALIKE = 64  # tokens that LongRoPE turns in one way
+# As Phi-4-mini has it: three quarters of each head are turned, a head of 8 has three angles.
+LONGROPE = {
+    "rope_type": "longrope",
+    "rope_theta": 10000.0,
+    "partial_rotary_factor": 0.75,
+    "short_factor": [1.0, 1.5, 2.0],
+    "long_factor": [1.0, 4.0, 30.0],
+}
 
 
 def build(name: str) -> Any:
@@ -58,6 +71,14 @@ def build(name: str) -> Any:
             model = MistralForCausalLM(MistralConfig(**shape, sliding_window=WINDOW))
         elif name == "gemma2":
             model = Gemma2ForCausalLM(Gemma2Config(**shape, head_dim=8, sliding_window=WINDOW))
+        elif name == "phi":
+            settings = Phi3Config(**shape, original_max_position_embeddings=ALIKE, rope_parameters=LONGROPE)
+            model = Phi3ForCausalLM(settings)
+        elif name == "gpt-oss":
+            experts = {"num_local_experts": 4, "num_experts_per_tok": 2}
+            model = GptOssForCausalLM(GptOssConfig(**shape, **experts, head_dim=8, sliding_window=WINDOW))
+            for layer in model.model.layers:
+                torch.nn.init.normal_(layer.self_attn.sinks)  # else all sinks take the same share
         else:
             model = GPT2LMHeadModel(
                 GPT2Config(
@@ -75,7 +96,7 @@ def build(name: str) -> Any:
     return model.eval()
 
 
-NAMES = ["qwen3", "qwen3 with sliding layers", "llama", "mistral", "gemma2", "gpt2"]
+NAMES = ["qwen3", "qwen3 with sliding layers", "llama", "mistral", "gemma2", "phi", "gpt-oss", "gpt2"]
 
 
 def logprobs_of(model: Any, ids: Sequence[int], temperature: float = 1.0) -> torch.Tensor:

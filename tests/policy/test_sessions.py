@@ -20,7 +20,7 @@ from assay.policy.engine.cuda_graphs import arena_of
 from assay.policy.engine.engine import Session, windows_of
 from assay.policy.engine.kv_cache import reserved_for
 from assay.policy.model import evaluating, playing
-from tests.policy.architectures import END, NAMES, PAD, build, logprobs_of
+from tests.policy.architectures import ALIKE, END, NAMES, PAD, build, logprobs_of
 
 # transformers 5.23 renames gradient_checkpointing; peft 0.21 still asks for the old name.
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
@@ -235,6 +235,37 @@ def test_a_model_whose_state_is_more_than_keys_and_values_is_refused() -> None:
     settings.layer_types = ["linear_attention", "full_attention"]
     with pytest.raises(PolicyError, match="linear_attention"):
         windows_of(settings)
+
+
+@pytest.mark.parametrize("cuda_graphs", [False, True])
+def test_a_conversation_that_longrope_would_turn_otherwise_is_refused_at_its_first_token_too_many(
+    cuda_graphs: bool,
+) -> None:
+    model, ids = build("phi"), [3 + place % 30 for place in range(ALIKE - 7)]
+    with evaluating(model):
+        for written, long in ((8, True), (9, False)):  # the last of them is not read
+            session = Session(
+                model,
+                [ids, ids[:5]],
+                [0, 1],
+                Decoding(0.0, written, cuda_graphs=cuda_graphs),
+                end_ids=[-1],
+                pad_id=PAD,
+            )
+            if long:
+                told = session.complete()[0].ids
+                theirs = model.generate(
+                    torch.tensor([ids]),
+                    attention_mask=torch.ones(1, len(ids)),
+                    max_new_tokens=8,
+                    do_sample=False,
+                )
+                assert told == theirs[0, len(ids) :].tolist()
+                continue
+            with pytest.raises(PolicyError, match=f"at most {ALIKE} tokens"):
+                session.complete()
+        with pytest.raises(PolicyError, match=f"found {ALIKE + 1} tokens"):
+            Session(model, [[5] * (ALIKE + 1)], [0], GREEDY, end_ids=[END], pad_id=PAD)
 
 
 def test_windows_and_states_that_do_not_follow_the_rows_are_refused_and_never_played_wrongly() -> None:

@@ -65,6 +65,12 @@ _MISTRAL = Shape(
     {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "</s>"},
     ("[INST]", "[/INST]"),
 )
+_PHI4 = Shape(
+    "{% for m in messages %}{{ '<|' + m['role'] + '|>' + m['content'] + '<|end|>' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% else %}{{ eos_token }}{% endif %}",
+    {"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>", "pad_token": "<|endoftext|>"},
+    ("<|user|>", "<|assistant|>", "<|end|>"),
+)
 SHAPES = {
     "4090_qwen3": Shape("qwen3_instruct_2507", _QWEN, ("<|im_start|>",)),
     "4090_qwen3_8b": _QWEN3,
@@ -85,6 +91,7 @@ SHAPES = {
         ("<start_of_turn>", "<end_of_turn>"),
         2,
     ),
+    "4090_phi4_mini": _PHI4,
     "h100_qwen3": _QWEN3,
     **{
         f"{machine}_{name}": shape
@@ -103,7 +110,9 @@ SHAPES = {
 def config_of(preset: str) -> Any:
     """Return the published configuration of a preset's model, as transformers reads it."""
     model = compose(ROOT, Selection(preset, "structured", 0)).values["base"]["model"]
-    return AutoConfig.for_model(**json.loads((CONFIGS / f"{model.split('/')[1]}.json").read_text()))
+    published = json.loads((CONFIGS / f"{model.split('/')[1]}.json").read_text())
+    published.pop("auto_map", None)  # of code that is in transformers
+    return AutoConfig.for_model(**published)
 
 
 def tokenizer_of(shape: Shape, texts: Sequence[str]) -> PreTrainedTokenizerFast:
@@ -148,6 +157,8 @@ def write_base(folder: Path, preset: str, texts: Sequence[str], *, uncut: bool) 
             getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         )
         config.hidden_size, config.intermediate_size = config.hidden_size // 8, config.intermediate_size // 16
+        if config.model_type == "phi3":  # LongRoPE's factors are held against hidden units by head
+            config.num_attention_heads, config.num_key_value_heads = 3, 1
         config.vocab_size = len(tokenizer)
     for name in ("bos_token_id", "eos_token_id", "pad_token_id"):
         setattr(config, name, getattr(tokenizer, name))

@@ -7,7 +7,9 @@ but the layers uncut.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import json
 import re
 import shutil
 import tempfile
@@ -21,14 +23,17 @@ from assay.core.config.composition import Selection, compose, files_of, place_of
 from assay.core.config.reading import parse_params
 from assay.core.config.settings import PretrainedBase
 from assay.core.decoding import Decoding
+from assay.policy.base import model_files
+from assay.policy.base.model_files import own_code
 from assay.policy.base.pretrained import LICENCES
 from assay.policy.engine.engine import Session
+from assay.policy.model import load
 from assay.tools.doctor import command as doctor
 from assay.tools.forecasts import FORECASTS
 from assay.training.logprobs import hidden_states, logits_of
 from tests.house import ROOT
 from tests.policy.architectures import logprobs_of
-from tests.presets.shapes import SHAPES, config_of, two_steps
+from tests.presets.shapes import CONFIGS, SHAPES, config_of, two_steps, write_base
 
 PARAMETERS = {
     "4090_qwen3": 4_022_468_096,
@@ -36,6 +41,7 @@ PARAMETERS = {
     "4090_llama3": 8_030_261_248,
     "4090_gemma2": 9_241_705_984,
     "4090_mistral": 7_248_023_552,
+    "4090_phi4_mini": 3_836_021_760,
     "h100_qwen3": 8_190_735_360,
     **{
         f"{machine}_{name}": count
@@ -58,6 +64,8 @@ PROJECTIONS = (
     "self_attn.q_proj",
     "self_attn.v_proj",
 )
+# Phi has the three of attention in one, and so the two of the MLP.
+OF_PHI = ("mlp.down_proj", "mlp.gate_up_proj", "self_attn.o_proj", "self_attn.qkv_proj")
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -65,7 +73,8 @@ PROJECTIONS = (
 @pytest.mark.parametrize("preset", [name for name in SHAPES if not name.startswith("8gb_")])
 def test_a_preset_trains_saves_loads_again_and_is_measured_on_both_tasks(preset: str) -> None:
     layers = range(SHAPES[preset].layers)
-    expected = [f"model.layers.{layer}.{name}" for layer, name in itertools.product(layers, PROJECTIONS)]
+    names = OF_PHI if "phi" in preset else PROJECTIONS
+    expected = [f"model.layers.{layer}.{name}" for layer, name in itertools.product(layers, names)]
     with tempfile.TemporaryDirectory() as folder:
         outcomes = list(two_steps(Path(folder), preset, uncut=False))
     four_bit = compose(ROOT, Selection(preset, "collider", 0)).values["base"]["quantization"] == "nf4"
@@ -106,6 +115,30 @@ def test_the_doctor_says_revision_licence_download_and_memory_of_a_preset(
     for each in (f"{base['model']}, {base['revision']}", LICENCES[base["model"]], "./run hf download"):
         assert each in told
     assert re.search(rf"{preset} as it is shipped: \d+\.\d GiB at most, made for \d+", told)
+
+
+def test_settings_that_name_code_which_is_in_transformers_are_known_by_their_bytes(tmp_path: Path) -> None:
+    """The file of the tests is the published one, byte for byte, so its digest is what the program knows."""
+    published = (CONFIGS / "Phi-4-mini-instruct.json").read_bytes()
+    (tmp_path / "config.json").write_bytes(published)
+    assert b"auto_map" in published and own_code(tmp_path) is None
+    (tmp_path / "config.json").write_bytes(published.replace(b"0.75", b"0.74"))
+    assert own_code(tmp_path) == "config.json"
+
+
+def test_a_model_whose_code_is_in_transformers_is_loaded_and_saved_without_naming_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_base(tmp_path, "4090_phi4_mini", ["a b c"], uncut=False)
+    settings = json.loads((tmp_path / "config.json").read_text())
+    settings["auto_map"] = json.loads((CONFIGS / "Phi-4-mini-instruct.json").read_text())["auto_map"]
+    written = json.dumps(settings).encode()
+    (tmp_path / "config.json").write_bytes(written)
+    monkeypatch.setattr(model_files, "BROUGHT_IN", {hashlib.sha256(written).hexdigest()})
+    policy = load(tmp_path, adapter=None, device="cpu", dtype="bfloat16", quantization=None)
+    assert type(policy.model).__module__ == "transformers.models.phi3.modeling_phi3"
+    policy.model.save_pretrained(tmp_path / "again")
+    assert "auto_map" not in json.loads((tmp_path / "again/config.json").read_text())
 
 
 def test_a_preset_that_starts_from_another_names_the_file_of_a_setting() -> None:

@@ -99,7 +99,7 @@ def test_an_unknown_preset_lists_the_known_ones(project: Path) -> None:
 
 
 def test_a_mistyped_value_names_its_place(project: Path) -> None:
-    edited(project / "configs/grpo/tiny.yaml", "steps: 200", "steps: many")
+    edited(project / "configs/grpo/tiny.yaml", "steps: 100", "steps: many")
     refused(assay(project, "config", "use"), "train.steps", "many")
 
 

@@ -70,6 +70,7 @@ FLAT_OR_NOT: list[tuple[str, list[Block], Told]] = [
         blocks([0.3, 0.5, 0.7], [0.3, 0.3, 0.3]),
         [(30, "reward_vs_validation", A)],
     ),
+    ("all that training rose came before the first", blocks([0.3, 0.7, 0.7], [0.7, 0.7, 0.7]), []),
     ("training rises by less than a deviation", blocks([0.3, 0.31, 0.33], [0.3, 0.3, 0.3]), []),
     ("validation is flat over two evaluations only", blocks([0.3, 0.5], [0.3, 0.3]), []),
     (

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from assay.core.config.places import setting
-from assay.core.config.tasks import Surface, TaskSettings
+from assay.core.config.settings import GenerationSettings
+from assay.core.config.tasks import TaskSettings
 from assay.core.errors import ConfigError
 from assay.core.records import Split
 from assay.core.seeds import derive_seed
@@ -85,17 +86,22 @@ class Suite:
         ]
 
 
-def rules_of(task: TaskSettings, surface: Surface, blocklist: str | None, code: str | None = None) -> str:
+def rules_of(
+    task: TaskSettings, generation: GenerationSettings, blocklist: str | None, code: str | None = None
+) -> str:
     """Return the sha256 of what decides, besides its record, what an item asks and how an answer is graded.
 
     Args:
         task: Its settings; what only training or the making of a base reads is left out.
-        surface: How the policy speaks.
+        generation: How the policy speaks; and at which temperature, where that is not the rollouts': the same
+            weights could else be tried at one after the other, as if on one suite.
         blocklist: sha256 of the file of blocked terms, None for none.
         code: sha256 of the task's own folder of code, None for a task that is part of assay.
     """
     asked = task.model_dump(mode="json", exclude=set(task.not_measured))
-    return digest([asked, surface, blocklist, *([] if code is None else [code])])
+    cooler = generation.measured_at != generation.temperature
+    temperature = [{"temperature": generation.measured_at}] if cooler else []
+    return digest([asked, generation.surface, blocklist, *([] if code is None else [code]), *temperature])
 
 
 # At most so many times the conversations held at once: what has ended makes room for others of the same unit,

@@ -93,14 +93,13 @@ def blocklist_of(project: Project) -> bytes | None:
     return read_capped(path, max_bytes=MAX_BLOCKLIST_BYTES, fix=fix)
 
 
-def decoding_of(project: Project, *, greedy: bool = False) -> Decoding:
-    """Return how tokens are chosen in an evaluation."""
+def decoding_of(project: Project, *, greedy: bool = False, rollout: bool = False) -> Decoding:
+    """Return how tokens are chosen in an evaluation, or in a rollout."""
     params = project.params
     generation = params.generation
     limit = params.task.max_new_tokens[generation.surface]
-    return Decoding(
-        0.0 if greedy else generation.measured_at, limit, generation.backend, generation.cuda_graphs
-    )
+    sampled = generation.temperature if rollout else generation.measured_at
+    return Decoding(0.0 if greedy else sampled, limit, generation.backend, generation.cuda_graphs)
 
 
 def fingerprint_of(project: Project) -> Fingerprint:
@@ -150,10 +149,7 @@ def rules_at(project: Project) -> str:
     """Return the rules by which the settings ask and grade, as a suite holds them."""
     content, params = blocklist_of(project), project.params
     return rules_of(
-        params.task,
-        params.generation.surface,
-        None if content is None else sha256_bytes(content),
-        code_of(project),
+        params.task, params.generation, None if content is None else sha256_bytes(content), code_of(project)
     )
 
 

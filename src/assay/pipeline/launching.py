@@ -55,7 +55,7 @@ def must_launch(settings: DistributedSettings, *, any_number: bool = False) -> b
         settings: How many processes.
         any_number: For work whose result does not depend on how many share it: ASSAY_TORCHRUN alone will do.
     """
-    several = settings.processes > 1 or (any_number and LAUNCH_VARIABLE in os.environ)
+    several = settings.processes > 1 or (any_number and bool(os.environ.get(LAUNCH_VARIABLE)))
     return several and "WORLD_SIZE" not in os.environ
 
 
@@ -73,12 +73,8 @@ def launch(settings: DistributedSettings, arguments: Sequence[str]) -> None:
     """
     told, on_nodes = _words(LAUNCH_VARIABLE), _words(NODES_VARIABLE)
     where = told or ["--standalone", f"--nproc-per-node={settings.processes}"]
-    if told and settings.processes > 1:
-        stage = arguments[0]
-        complain(
-            f"{stage}: begins when all machines have called, {settings.processes} processes in all"
-            f" ({LAUNCH_VARIABLE})"
-        )
+    if told:
+        complain(f"{arguments[0]}: begins when all machines have called, as {LAUNCH_VARIABLE} has it")
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # torchrun would say so at length
     os.environ.setdefault(PATIENCE_VARIABLE, str(PATIENCE_S))
     command = [*(on_nodes if told else []), sys.executable, "-m", __name__, *where, *_PROGRAM, *arguments]

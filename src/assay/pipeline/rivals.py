@@ -124,8 +124,9 @@ def _few_shot(table: _Table, task: Task, suite: Suite) -> tuple[list[Episode], B
     if isinstance(policy, ServedPolicy):  # nobody knows how much it reads
         dialogue = positions = None
     else:
-        dialogue, config = policy.dialogue, policy.model.config.get_text_config(decoder=True)
-        positions = getattr(config, "max_position_embeddings", None)
+        from assay.policy.engine.engine import positions_of
+
+        dialogue, positions = policy.dialogue, positions_of(policy.model.config)
     shown, used = few_shot(
         task,
         items_of(table.project, "train"),

@@ -165,6 +165,7 @@ def load(
         dialogue = Dialogue(tokenizer, template, ends)
         _look_at(model, tokenizer, where)
     model.config.use_cache = True
+    vars(model.config).pop("auto_map", None)  # of code that was not run, and is no part of what is saved
     of_base = digest_folder(base)
     own = of_base if adapter is None else adapted_digest(of_base, adapter)
     return Policy(model, tokenizer, dialogue, own, of_base)

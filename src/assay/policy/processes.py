@@ -168,10 +168,7 @@ def _take_a_gpu(local_rank: int, *, shared: bool) -> None:
             "a GPU for each process of a machine",
             found=str(there),
             where=setting("distributed.processes"),
-            fix=(
-                f"set it to {there}; over several machines give each its share: --nproc-per-node={there} in"
-                " ASSAY_TORCHRUN"
-            ),
+            fix=f"set it to {there}; where ASSAY_TORCHRUN is set, --nproc-per-node={there} there",
         )
     torch.cuda.set_device(local_rank % there)
 

@@ -184,7 +184,8 @@ def check(project: Project, settings: ScratchBase, task: Task, items: Sequence[I
     copied = tiny.copy_accuracy(policy, probe)
     suite = choose(items, min(gates.episodes, len(items)), split="train", draws=1, seed=0)
     batch_size, retries = params.generation.batch_size, params.health.retries
-    episodes = measure(policy, task, suite, decoding_of(project), batch_size=batch_size, retries=retries)
+    sampled = decoding_of(project, rollout=True)  # as training will begin: cooler, it would look better
+    episodes = measure(policy, task, suite, sampled, batch_size=batch_size, retries=retries)
     if learner(task):
         greedy = decoding_of(project, greedy=True)
         likeliest = measure(policy, task, suite, greedy, batch_size=batch_size, retries=retries)

@@ -70,7 +70,7 @@ def run(project: Project) -> None:
     )
     chosen = params.evaluation
     held = {split: [member.item for member in members] for split, members in audited.kept.items()}
-    rules = rules_of(params.task, params.generation.surface, terms, code_of(project))
+    rules = rules_of(params.task, params.generation, terms, code_of(project))
     suite = choose(
         held["heldout"],
         chosen.items,

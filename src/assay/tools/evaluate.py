@@ -95,7 +95,7 @@ def prepare(root: Path, asked: EvaluationRequest) -> Prepared:
     task = task_with(project, terms)
     items, sha256 = items_of(project, task, asked.tasks)
     told = None if terms is None else sha256_bytes(terms)
-    rules = rules_of(project.params.task, project.params.generation.surface, told, code_of(project))
+    rules = rules_of(project.params.task, project.params.generation, told, code_of(project))
     return Prepared(project, task, suite_of(project, items, asked, draws, rules), decoding, k, sha256)
 
 

@@ -304,7 +304,7 @@ def test_the_suites_have_their_sizes() -> None:
 
 @pytest.mark.parametrize("suite", SUITES)
 def test_a_suite_on_disk_is_what_the_code_generates(suite: Any) -> None:
-    fresh = generate(suite, SUITES[suite], max_turns=10, labels=("release", 3))
+    fresh = generate(suite, SUITES[suite], max_turns=10, labels=("release", 4))
     text = "".join(dumps(row) + "\n" for row in fresh)
     assert (DATA / f"{suite}.jsonl").read_bytes() == text.encode()
 

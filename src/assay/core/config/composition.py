@@ -257,7 +257,7 @@ def _overridden(root: Path, now: Selection, steps: Sequence[str]) -> bool:
 def _home_of(root: Path, section: str, files: Sequence[str]) -> str:
     """Return the file in which a section belongs that none of the selected ones has: the one whose like has
     it elsewhere."""
-    for group, file in zip(GROUPS, files, strict=False):
+    for group, file in zip(GROUPS, files, strict=True):
         if any(
             section in read_yaml(root / f"configs/{group}/{name}.yaml", fix=RESTORE)
             for name in presets(root, group)

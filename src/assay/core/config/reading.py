@@ -58,6 +58,15 @@ def _cross_check(params: Params, where: str | None) -> None:
             fix="set it to gloo",
         )
     _check_engine(params, where)
+    generation = params.generation
+    if generation.measured_at > generation.temperature:
+        raise ConfigError(
+            f"at most generation.temperature = {generation.temperature:g}: hotter, a policy that is only surer of"
+            " its answers would look better",
+            found=f"{generation.measured_at:g}",
+            where=place("generation.evaluation_temperature", where),
+            fix="lower it, or null for the same",
+        )
     if params.generation.cuda_graphs and (params.generation.backend != "cached" or params.device != "cuda"):
         raise ConfigError(
             "backend cached on device cuda, for cuda_graphs: true",

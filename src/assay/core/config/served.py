@@ -17,7 +17,7 @@ OURS = ("messages", "model", "n", "stream", "tools")
 # What the settings decide; a field that a server refuses may be left out by null, but for the temperature,
 # since a suite is played sampled and greedy.
 DECIDED = {
-    "temperature": "generation.temperature",
+    "temperature": "generation.temperature and evaluation_temperature",
     "max_tokens": "task.max_new_tokens",
     "seed": "null, where the server refuses it",
 }

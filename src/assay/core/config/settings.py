@@ -232,9 +232,8 @@ class ScratchBase(Settings):
     warm_start: WarmStart
     gates: Gates
     bpe_vocabulary: Annotated[int, Field(ge=LEAST_BPE)] | None = Field(
-        default=None,
         description="tokens of a byte-level BPE tokenizer that is learned from the lessons, for surface json;"
-        " null: a token for each word of surface compact",
+        " null: a token for each word of surface compact"
     )
 
     # How it is loaded, by the names of a pretrained one.
@@ -274,7 +273,7 @@ class GenerationSettings(Settings):
     surface: Surface
     temperature: Annotated[float, Field(gt=0)]
     evaluation_temperature: Annotated[float, Field(gt=0)] | None = Field(
-        default=None, description="of every evaluation and validation, before and after; null: temperature"
+        description="of every evaluation and validation, before and after, at most temperature; null: temperature"
     )
     batch_size: Positive = Field(description="conversations held at once")
     backend: Literal["cached", "transformers", "vllm", "vllm_server"] = Field(

@@ -70,6 +70,9 @@ class ClaimPlan(Record):
         description="between what rewards of episodes lie, by which their means are tested; null: the task does"
         " not say, and nothing is",
     )
+    temperature: float | None = Field(
+        default=None, description="of sampled evaluations; null: hashed before plans said so"
+    )
     # By what the training is watched and its checkpoint chosen, so that neither is settled when the alarms
     # have rung.
     alarms: str | None = Field(
@@ -119,6 +122,7 @@ def plan_of(
         controls=tuple(claim.controls),
         rivals=dict(rivals),
         reward_range=reward_range,
+        temperature=params.generation.measured_at,
         seeds=tuple(claim.seeds),
         sided=claim.sided,
         alarms=alarms_digest(params.health),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from assay.core.config.settings import Params
+from assay.core.config.settings import GenerationSettings, Params
 
 # Where a limit catches less. "neither": how it is set lets nothing pass that another value would catch.
 Looser = Literal["above", "below", "neither"]
@@ -120,6 +120,13 @@ def relaxed_said(params: Params) -> list[str]:
         f"{name} {_shown(set_to)} (usual {_shown(usual)})" for name, (usual, set_to) in found.items()
     )
     return [f"Looser than usual: {named}."]
+
+
+def cooler_said(generation: GenerationSettings) -> list[str]:
+    """Return at which temperature was measured, if not at that of the rollouts, or nothing."""
+    if generation.measured_at == generation.temperature:
+        return []
+    return [f"Measured at temperature {generation.measured_at:g}, trained at {generation.temperature:g}."]
 
 
 def _value(values: Any, dotted: str) -> Any:

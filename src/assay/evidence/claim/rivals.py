@@ -23,13 +23,13 @@ KINDS: Mapping[RivalKind, str] = {
 
 
 class Rival(Record):
-    """The trained policy against one rival on the primary metric."""
+    """The trained policy against one rival, on the primary metric and in reward."""
 
     kind: RivalKind
     rate: float | None = Field(description="the rival's own, share")
     difference: Interval = Field(description="trained - rival over paired items, shares")
     reward: Interval | None = Field(
-        default=None, description="the same difference in mean reward; null: by an earlier version"
+        default=None, description="trained - rival in mean reward, likewise; null: by an earlier version"
     )
     p: float | None
     beaten: bool | None = Field(description="by the trained policy; null: too few clusters to test")

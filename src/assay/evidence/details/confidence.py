@@ -27,7 +27,10 @@ class StatedConfidence(Record):
     )
     brier: float = Field(ge=0, le=1)
     constant: float = Field(ge=0, le=1, description="Brier score of always stating that share")
-    difference: Interval = Field(description="brier - constant, n verdicts; below 0 the confidence informs")
+    difference: Interval = Field(
+        description="brier - constant, n verdicts; below 0 the confidence informs, if only by one level for claims"
+        " and another for nothing there"
+    )
     n_clusters: int = Field(ge=1)
 
 

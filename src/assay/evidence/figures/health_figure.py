@@ -77,11 +77,7 @@ def health_strip(
         axes.text(
             1.02, row, note, va="center", fontsize=7.5, color=GREY, transform=axes.get_yaxis_transform()
         )
-    made = (
-        counted(steps, "optimizer steps")
-        if reached is None
-        else f"{reached} of {counted(steps, 'optimizer steps')}"
-    )
+    made = counted(steps, "steps") if reached is None else f"{reached} of {counted(steps, 'steps')}"
     step_axis(axes, 5)
     axes.set_title("")
     axes.set_xlabel(f"optimizer step ({made})\n{said}")

@@ -59,8 +59,8 @@ def _panels(n: int, height: float, foot: str) -> tuple[Figure, list[Axes]]:
 
 def _head(axes: Axes, name: str, right: str = "") -> None:
     short = name if len(name) <= LONGEST_HEAD else f"{name[: LONGEST_HEAD - 1]}\u2026"
-    axes.set_title(short, fontsize=8.5, loc="left")
-    axes.set_title(right, fontsize=7, loc="right", color=GREY)
+    axes.set_title(short, fontsize=8, loc="left")
+    axes.set_title(right, fontsize=6, loc="right", color=GREY)
 
 
 def _shown_name(name: str) -> str:
@@ -118,7 +118,7 @@ def _line(axes: Axes, frame: pd.DataFrame, name: str, unit: str, shown: str) -> 
 def _ends(y: Values) -> str:
     n = max(1, len(y) // 10)
     ends = y[:n].mean(), y[-n:].mean()
-    places = 2 if max(map(abs, ends)) >= 0.01 else 4
+    places = 2 if max(map(abs, ends)) >= 0.01 else 3
     first, last = (f"{end:.{places}f}".replace("-", "\u2212") for end in ends)
     return f"{first} \u2192 {last}"
 

@@ -170,8 +170,8 @@ def skill_frame(runs: Sequence[SeedRun]) -> pd.DataFrame:
         row: dict[str, object] = {"training seed": run.seed}
         for name, rival in run.rivals.items():
             if rival.kind == "scripted":
-                row[f"success \u2212 {name}, points"] = difference_text(rival.difference, rate=True)
-                row[f"reward \u2212 {name}"] = difference_text(rival.reward, rate=False)
+                row[f"ahead of {name}, points"] = difference_text(rival.difference, rate=True)
+                row[f"ahead of {name}, reward"] = difference_text(rival.reward, rate=False)
         for name, held in run.measures.items():
             if name.endswith("_correct_rate"):
                 row[f"{column_name(name)}, % (n)"] = f"{interval_text(held, rate=True)} ({held.n})"

@@ -153,6 +153,7 @@ class _Engine:
         self.engine = self._llm.LLM(
             model=model.config._name_or_path,
             dtype="auto",
+            load_format="safetensors",  # never a second copy in another form, which the digest leaves out
             enable_prefix_caching=True,
             generation_config="vllm",
             logprobs_mode="processed_logprobs",

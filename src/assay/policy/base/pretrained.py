@@ -35,6 +35,7 @@ LICENCES = {
     "Qwen/Qwen3-8B": "Apache-2.0",
     "google/gemma-2-9b-it": "Gemma Terms of Use",
     "meta-llama/Llama-3.1-8B-Instruct": "Llama 3.1 Community License",
+    "microsoft/Phi-4-mini-instruct": "MIT",
     "mistralai/Mistral-7B-Instruct-v0.3": "Apache-2.0",
 }
 

@@ -28,7 +28,8 @@ class Reader:
         static: Whether steps of one token have fixed shapes (`static.py`).
 
     Raises:
-        PolicyError: The model has layers of another kind than full and sliding attention.
+        PolicyError: The model has layers of another kind than full and sliding attention. Later: a row is
+            longer than LongRoPE turns in one way.
     """
 
     def __init__(self, model: Any, pad_id: int, *, static: bool) -> None:
@@ -43,6 +44,7 @@ class Reader:
         self._windows = windows_of(
             self._model.config, recurrent=bool(getattr(self._model, "_is_stateful", False))
         )
+        self._alike = turned_alike(self._model.config)
 
     def read(
         self, first: int, blocks: Sequence[Sequence[int]], lengths: np.ndarray[Any, Any]
@@ -60,6 +62,7 @@ class Reader:
         """
         sizes = np.asarray([len(block) for block in blocks])
         width, longest = int(sizes.max()), int((lengths + sizes.max()).max())
+        self._refuse_beyond(int((lengths + sizes).max()))
         # Of each place in its own block; padding is negative
         column = np.arange(width) - (width - sizes)[:, None]
         ids = np.full((len(blocks), width), self._pad, np.int64)
@@ -73,18 +76,37 @@ class Reader:
     def steps(self, rows: int, lengths: np.ndarray[Any, Any]) -> Callable[[torch.Tensor], torch.Tensor]:
         """Return what takes one chosen token for each of the first rows and gives the logits behind it, again
         and again."""
+        # A fixed shape may be filled up with rows that have ended, and those are turned with the others.
+        longest = int((lengths[:rows] if self._arena is None else lengths).max())
         if self._arena is not None:
-            return static_steps(self._arena, self._step, rows, lengths, self.device)
-        longest = int(lengths[:rows].max())
+            static = static_steps(self._arena, self._step, rows, lengths, self.device)
+
+            def of_fixed_shape(chosen: torch.Tensor) -> torch.Tensor:
+                nonlocal longest
+                longest += 1
+                self._refuse_beyond(longest)
+                return static(chosen)
+
+            return of_fixed_shape
         places = torch.as_tensor(lengths[:rows, None] - 1, device=self.device)
 
         def step(chosen: torch.Tensor) -> torch.Tensor:
             nonlocal longest, places
             longest, places = longest + 1, places + 1
+            self._refuse_beyond(longest)
             self.cache.reserve(rows, longest)
             return self._step(chosen[:, None], places, longest)
 
         return step
+
+    def _refuse_beyond(self, longest: int) -> None:
+        if self._alike is not None and longest > self._alike:
+            raise PolicyError(
+                f"at most {self._alike} tokens, beyond which LongRoPE turns all keys otherwise",
+                found=f"{longest} tokens",
+                where=f"{self._model.config.model_type}, original_max_position_embeddings",
+                fix="lower task.max_turns or task.max_new_tokens",
+            )
 
     def _step(self, ids: torch.Tensor, places: torch.Tensor, used: int) -> torch.Tensor:
         return self._forward(0, ids, places, places, used)
@@ -139,6 +161,22 @@ def windows_of(config: Any, *, recurrent: bool = False) -> dict[str, int | None]
             fix="put the model's own config.json back",
         )
     return {kind: window if kind == SLIDING else None for kind in sorted(kinds)}
+
+
+def turned_alike(config: Any) -> int | None:
+    """Return how many tokens LongRoPE (of Phi) turns by the same angles; None for models without it.
+
+    As soon as one row is longer, transformers turns all rows by others: keys kept from before are then not
+    what one pass over the whole conversation has, in play or in learning.
+    """
+    rope = getattr(config.get_text_config(decoder=True), "rope_parameters", None) or {}
+    return int(rope["original_max_position_embeddings"]) if rope.get("rope_type") == "longrope" else None
+
+
+def positions_of(config: Any) -> int | None:
+    """Return how many tokens a conversation may have, None where the model does not say."""
+    limit = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
+    return turned_alike(config) or (limit if isinstance(limit, int) and limit > 0 else None)
 
 
 # Tokens in one forward pass that reads openings: bounds the memory of its activations and masks.

@@ -20,7 +20,7 @@ __all__ = [
     "play_adaptive",
     "shipped_data",
 ]
-RELEASE = ("release", 3)
+RELEASE = ("release", 4)
 
 
 def build(

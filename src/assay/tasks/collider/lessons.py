@@ -36,7 +36,7 @@ DRILLED_SPIN_ODDS = 0.5
 DRILLED_BLOCKS_ODDS = 0.4
 DRILLED_AXES_GEV = (100.0, 400.0)  # where the axis of a made-up JSON state begins
 # Stated in tenths, first to last: without any skill, but not where a verdict of its kind is seldom right.
-NULL_TENTHS, PROVEN_TENTHS, GUESS_TENTHS = (5, 7), (7, 9), (1, 6)
+NULL_TENTHS, PROVEN_TENTHS, GUESS_TENTHS = (5, 7), (8, 9), (1, 6)
 
 
 def scenario_for_lesson(rng: np.random.Generator, max_turns: int) -> Scenario:

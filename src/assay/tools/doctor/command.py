@@ -171,7 +171,7 @@ def describe_base(root: Path, base: PretrainedBase) -> str:
     known = read_forecasts(root, now.task).get(now.grpo)
     if known is None:
         return told
-    sizes = f"{known['peak_gib']:.1f} GiB at most, made for {known['device_gib']}"
+    sizes = f"{known['peak_gib']:.1f} GiB at most, made for {known['device_gib']} GiB"
     return f"{told}\n{now.grpo} as it is shipped: {sizes} ({FORECASTS})"
 
 

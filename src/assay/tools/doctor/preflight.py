@@ -41,6 +41,7 @@ from assay.pipeline.policies import tokenizer_of
 from assay.pipeline.project import Project
 from assay.policy.base import tiny
 from assay.policy.base.pretrained import locate
+from assay.policy.engine.engine import positions_of
 from assay.policy.model import Policy
 from assay.policy.renderer import Dialogue
 from assay.stages.base import teach
@@ -51,7 +52,6 @@ from assay.tools.doctor.examination import examine, examine_ahead, examine_witho
 from assay.tools.doctor.findings import AHEAD, LEAST, refuse_faults
 from assay.tools.doctor.forecast.forecast import folder_ahead, look_ahead, memory_ahead
 from assay.tools.doctor.level import level_finding, next_place
-from assay.tools.doctor.texts import context_limit
 from assay.tools.doctor.worlds import TrainingAhead
 from assay.tools.envcheck.command import QUICK_SECONDS, examined
 from assay.tools.findings import MOST_SECONDS, Deadline, DoctorCheck, Finding, in_words
@@ -287,7 +287,7 @@ def refuse_prompts(project: Project, task: Task, policy: Policy) -> Finding:
         prompts_of(project),
         # Who wants no examination may play beyond the positions that a base was made for; what the task
         # refuses stays so.
-        positions=context_limit(policy.model) if params.health.preflight else None,
+        positions=positions_of(policy.model.config) if params.health.preflight else None,
         room=room,
         retries=params.health.retries,
     )

@@ -21,11 +21,11 @@ from assay.dataset.suite import Play
 from assay.evaluation.rollout import Lost, Rollout, attempt
 from assay.evaluation.trajectory import open_item
 from assay.policy.backends.select import converse
+from assay.policy.engine.engine import positions_of
 from assay.policy.model import Policy, evaluating
 from assay.tasks.protocol import Item, Task
 from assay.tools.doctor.findings import TooSlow
 from assay.tools.doctor.observed import BROKEN, UNDER_WAY, Observed
-from assay.tools.doctor.texts import context_limit
 from assay.tools.findings import Deadline, DoctorCheck, Finding
 from assay.training.health.alarm_levels import ROUNDING
 from assay.training.health.signals import StepSignals, episode_text
@@ -339,7 +339,7 @@ def _paid_for_success(episodes: Sequence[Episode]) -> Finding:
 
 def _measured_context(probe: Probe, policy: Policy) -> Finding:
     longest = max(len(one.prompt_ids) + len(one.completion_ids) for one in probe.rollouts)
-    limit = context_limit(policy.model)
+    limit = positions_of(policy.model.config)
     check = DoctorCheck(
         "episode length",
         f"episodes within {limit} positions",

@@ -89,10 +89,13 @@ def _clip_range(params: Params) -> Finding:
 
 def _temperature(params: Params) -> Finding:
     value, fix = params.generation.temperature, "generation.temperature: 1.0"
-    expected = f"{LOWEST_TEMPERATURE:g} … {HIGHEST_TEMPERATURE:g}"
+    expected, measured = f"{LOWEST_TEMPERATURE:g} … {HIGHEST_TEMPERATURE:g}", params.generation.measured_at
     check = DoctorCheck("temperature", expected, setting("generation.temperature"))
     if value < LOWEST_TEMPERATURE:
         return check.warning(f"{value:g}: the members of a group will hardly differ", fix)
+    if measured < LOWEST_TEMPERATURE:
+        fix = "generation.evaluation_temperature: null"
+        return check.warning(f"{measured:g} in evaluations: an item's draws will hardly differ", fix)
     found = f"{value:g}: completions will be close to random tokens"
     return check.judge(found, fix, doubtful=value > HIGHEST_TEMPERATURE, ok=f"{value:g}")
 

@@ -17,6 +17,7 @@ from assay.core.records import Episode
 from assay.dataset.suite import Play
 from assay.evaluation.retries import GivenUp, tried
 from assay.evaluation.trajectory import open_item
+from assay.policy.engine.engine import positions_of
 from assay.policy.model import Policy
 from assay.policy.renderer import Message, unthought
 from assay.tasks.protocol import Task
@@ -247,13 +248,6 @@ def turns_of(params: Params, scripted: Sequence[Episode]) -> int:
     return params.task.most_turns or max((len(episode.turns) for episode in scripted), default=1)
 
 
-def context_limit(model: Any) -> int | None:
-    """Return the positions a model was made for, None where it does not say."""
-    config = model.config.get_text_config() if hasattr(model.config, "get_text_config") else model.config
-    limit = getattr(config, "max_position_embeddings", None)
-    return int(limit) if isinstance(limit, int) and limit > 0 else None
-
-
 def _prompts(params: Params, openings: Openings) -> Finding:
     n = len(openings.prompts) + len(openings.refused)
     check = DoctorCheck("prompts", "prompts within task.max_prompt_tokens", setting("task.max_prompt_tokens"))
@@ -284,7 +278,7 @@ def _words(policy: Policy, openings: Openings) -> Finding:
 
 
 def _context(policy: Policy, params: Params, openings: Openings, turns: int) -> Finding:
-    limit, room = context_limit(policy.model), params.task.max_new_tokens[params.generation.surface]
+    limit, room = positions_of(policy.model.config), params.task.max_new_tokens[params.generation.surface]
     check = DoctorCheck(
         "context", f"episodes within {limit} positions", "config.json of the base, max_position_embeddings"
     )

@@ -89,7 +89,7 @@ def run(root: Path, tasks: Path, completions: Path, asked: GradeRequest) -> None
     items, sha256 = items_of(project, task, tasks)
     answers = named(answers, items)
     told = None if terms is None else sha256_bytes(terms)
-    rules = rules_of(project.params.task, project.params.generation.surface, told, code_of(project))
+    rules = rules_of(project.params.task, project.params.generation, told, code_of(project))
     draws = 1 + max(each.draw or 0 for each in answers)
     suite = suite_from(project, items, tasks, asked.items, asked.seed, draws, rules)
     plays = suite.plays()

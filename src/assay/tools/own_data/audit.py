@@ -74,8 +74,8 @@ def count_tokens(project: Project, tasks: Path, audited: Audited, base: str) -> 
         DataError: Prompts are too long for the task's limit or the base.
     """
     from assay.dataset.suite import choose
+    from assay.policy.engine.engine import positions_of
     from assay.tools.doctor.preflight import read_ahead, refuse_long_prompts
-    from assay.tools.doctor.texts import context_limit
 
     task = task_with(project, blocklist_of(project))
     told = PretrainedBase(
@@ -88,7 +88,7 @@ def count_tokens(project: Project, tasks: Path, audited: Audited, base: str) -> 
         raise PolicyError("config.json and tokenizer of a base", found=found, where=f"--base {base}", fix=fix)
     items = [member.item for member in audited.kept[tasks.stem]]
     plays = choose(items, len(items), split="train", draws=1, seed=0).plays()
-    positions, room = context_limit(policy.model), params.task.max_new_tokens["json"]
+    positions, room = positions_of(policy.model.config), params.task.max_new_tokens["json"]
     bounds: dict[str, Any] = {"positions": positions, "room": room, "retries": params.health.retries}
     longest = refuse_long_prompts(task, policy.dialogue, {tasks.stem: plays}, **bounds)[tasks.stem]
     limit = f"task.max_prompt_tokens: {task.max_prompt_tokens}" if task.max_prompt_tokens else "no limit"

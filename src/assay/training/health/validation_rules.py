@@ -203,7 +203,7 @@ class ValidationRules:
     def _carries_over(self, rewards: PerItem) -> RuleReading:
         """Read whether validation follows training.
 
-        Training reward is its mean between two validations; its noise is that of a step, by von Neumann's
+        Training reward is its mean between two validations, from the earliest that is compared; its noise is that of a step, by von Neumann's
         successive differences, which a trend does not widen. AMBER: over the last validations training reward
         rose by the noise of a step or more, and validation reward is flat against the lower end of that rise.
         RED: since the best of all validations before, validation reward fell, by an interval that allows for
@@ -212,19 +212,22 @@ class ValidationRules:
         """
         memory, amber, red = self._memory, None, None
         blocks = [TrainedRewards(**block) for block in memory.trained]
-        here, earlier = blocks[-1].mean, blocks[0].mean
+        # The steps before the earliest validation are no part of what changed since.
+        first = blocks[1 if len(blocks) > 2 else 0]
+        here, earlier = blocks[-1].mean, first.mean
         differences = sum(block.differences for block in blocks)
         moved = change(memory.rewards[0], rewards, memory.clusters)
         if (
             len(blocks) == self._levels.evaluations
             and moved
             and differences
+            and blocks[0].steps
             and here is not None
             and earlier is not None
         ):
             rise = here - earlier
             noise = math.sqrt(sum(block.squares for block in blocks) / (2 * differences))
-            surely = rise - 1.96 * noise * math.sqrt(1 / blocks[0].steps + 1 / blocks[-1].steps)
+            surely = rise - 1.96 * noise * math.sqrt(1 / first.steps + 1 / blocks[-1].steps)
             said = (
                 f"validation reward changed by {moved} while training reward changed by {rise:+.3g},"
                 f" {noise:.3g} being noise"
