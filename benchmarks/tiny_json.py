@@ -6,7 +6,7 @@ Clones the project, selects the preset, runs every stage and `assay verify`, and
 dialogue costs in tokens stands beside the compact surface of `tiny`. A stage that ended is not run again. One
 seed and one run of a task: n = 1.
 
-Writes results/tiny_json.json.
+Writes results/tiny_json.json, beside the trials of tokens and drills that are there.
 """
 
 from __future__ import annotations
@@ -128,6 +128,7 @@ def main() -> None:
                 name: round(sum(each[name] for each in seconds.values()), 1)
                 for name in ("seconds", "processor_seconds")
             }
+            known.pop("whole_runs", None)  # said where there was none
             known |= {"machine": machine(), "runs_of_each_task": 1}
             known["tasks"][task] = row
             chosen.out.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
