@@ -232,6 +232,7 @@ class ScratchBase(Settings):
     warm_start: WarmStart
     gates: Gates
     bpe_vocabulary: Annotated[int, Field(ge=LEAST_BPE)] | None = Field(
+        default=None,
         description="tokens of a byte-level BPE tokenizer that is learned from the lessons, for surface json;"
         " null: a token for each word of surface compact"
     )
