@@ -100,15 +100,15 @@ def test_surface_and_blocked_terms_belong_to_the_rules() -> None:
     assert len(made) == 6
 
 
-def test_a_temperature_of_evaluations_belongs_to_the_rules_where_it_is_not_that_of_rollouts() -> None:
+def test_a_temperature_other_than_1_belongs_to_the_rules_whatever_that_of_rollouts() -> None:
     task = SETTINGS.validate_python(values("collider"))
     made = [
         rules_of(
             task, GENERATION.model_copy(update={"temperature": hot, "evaluation_temperature": cool}), None
         )
-        for hot, cool in ((1.0, None), (1.0, 1.0), (0.9, None), (1.0, 0.7), (0.9, 0.7), (1.0, 0.3))
+        for hot, cool in ((1.0, None), (1.2, 1.0), (0.7, None), (1.0, 0.7), (0.9, 0.7), (1.0, 0.3))
     ]
-    assert made[0] == made[1] == made[2] and made[3] == made[4] and len(set(made)) == 3
+    assert made[0] == made[1] and made[2] == made[3] == made[4] and len(set(made)) == 3
 
 
 def test_choosing_keeps_rules_and_records_in_the_order_of_the_file() -> None:

@@ -112,8 +112,8 @@ def test_a_kl_measured_at_some_steps_is_one_line_that_says_so() -> None:
     seldom = log()
     seldom.loc[seldom["step"] % 5 != 0, "kl"] = np.nan
     text = words(training_curve(seldom))
-    assert "measured at 10 of 50 steps" in text and "missing" not in text
-    assert "measured at" not in words(training_curve(log()))
+    assert "KL to the base, at 10 of 50 steps" in text and "missing" not in text
+    assert "KL to the base, at" not in words(training_curve(log()))
 
 
 def test_gaps_are_counted_and_not_bridged() -> None:

@@ -12,6 +12,7 @@ from assay.core.config.composition import Selection, compose
 from assay.core.config.health import HealthSettings
 from assay.core.config.reading import parse_params
 from assay.core.config.settings import Gates, Params
+from assay.core.config.training import ExternalTraining
 from assay.evidence.claim.relaxed import CHOICES, NUMBERS, cooler_said, relaxed, relaxed_said
 
 PRESETS = sorted(path.stem for path in (ROOT / "configs/grpo").glob("*.yaml") if "smoke" not in path.stem)
@@ -52,11 +53,11 @@ def test_every_number_among_the_alarms_and_the_gates_is_judged() -> None:
 @pytest.mark.parametrize("task", sorted(path.stem for path in (ROOT / "configs/task").glob("*.yaml")))
 def test_no_shipped_preset_is_looser_than_usual_but_where_it_is_meant(grpo: str, task: str) -> None:
     # A field of few jobs is judged over more steps there, and every claim says so.
-    told = (
-        {"health.top_share_window": (10, 50)}
-        if grpo in ("tiny", "tiny_json") and task == "structured"
-        else {}
-    )
+    told: dict[str, Any] = {}
+    if grpo in ("tiny", "tiny_json") and task == "structured":
+        told["health.top_share_window"] = (10, 50)
+    if (grpo, task) == ("tiny_json", "structured"):
+        told["base.gates.copy_accuracy"] = (0.95, 0.85)
     assert relaxed(parse_params(preset(grpo, task))) == told
 
 
@@ -120,9 +121,13 @@ def test_nothing_relaxed_says_nothing_and_the_smoke_test_is_named_for_what_it_is
     assert "base.gates.copy_accuracy" in relaxed(parse_params(preset("tiny_smoke")))
 
 
-def test_a_cooler_evaluation_is_named_in_the_claim_and_an_equal_one_is_not() -> None:
-    assert cooler_said(changed("generation.evaluation_temperature", 0.7).generation) == [
+def test_the_temperature_of_evaluations_is_named_in_the_claim_where_it_is_not_1() -> None:
+    assert cooler_said(changed("generation.evaluation_temperature", 0.7)) == [
         "Measured at temperature 0.7, trained at 1."
     ]
     for same in (None, 1.0):
-        assert cooler_said(changed("generation.evaluation_temperature", same).generation) == []
+        assert cooler_said(changed("generation.evaluation_temperature", same)) == []
+    elsewhere = changed("generation.evaluation_temperature", 0.7).model_copy(
+        update={"train": ExternalTraining.model_construct(kind="external")}
+    )
+    assert cooler_said(elsewhere) == ["Measured at temperature 0.7."]

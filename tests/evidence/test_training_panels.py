@@ -136,7 +136,7 @@ def test_the_strip_stands_over_the_curves_on_the_same_axis_and_needs_no_colour()
 
 
 def test_the_reward_says_how_many_episodes_a_step_it_is_the_mean_of() -> None:
-    assert "30 logged steps, n = 24 episodes a step" in words(drawn(30)["training_curve"][0])
+    assert "30 steps, n = 24 episodes each" in words(drawn(30)["training_curve"][0])
     assert "n =" not in words(training_curve(log(30)))
 
 

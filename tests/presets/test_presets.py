@@ -23,6 +23,7 @@ from assay.core.config.composition import Selection, compose, files_of, place_of
 from assay.core.config.reading import parse_params
 from assay.core.config.settings import PretrainedBase
 from assay.core.decoding import Decoding
+from assay.core.errors import ConfigError
 from assay.policy.base import model_files
 from assay.policy.base.model_files import own_code
 from assay.policy.base.pretrained import LICENCES
@@ -155,11 +156,35 @@ def test_a_preset_that_starts_from_another_names_the_file_of_a_setting() -> None
     assert preset_values(ROOT, "grpo", "cpu_qwen3").items() <= dict(compose(ROOT, now).values).items()
 
 
-def test_presets_that_start_from_each_other_are_no_endless_way(tmp_path: Path) -> None:
-    (tmp_path / "configs/grpo").mkdir(parents=True)
-    for name, other in (("a", "b"), ("b", "a")):
-        (tmp_path / f"configs/grpo/{name}.yaml").write_text(f"defaults: [{other}, _self_]\n")
-    assert len(files_of(tmp_path, "grpo", "a")) == 2
+@pytest.mark.parametrize(
+    ("defaults", "expected", "found"),
+    [
+        ("[b, _self_]", "another preset to start from", "'a', which starts from it"),
+        ("[a, _self_]", "another preset to start from", "'a', which starts from it"),
+        ("[tinny, _self_]", "another preset to start from", "'tinny'"),
+        ("[_self_, tiny]", "[NAME, _self_]", "['_self_', 'tiny']"),
+        ("[tiny, tiny_smoke, _self_]", "[NAME, _self_]", "['tiny', 'tiny_smoke', '_self_']"),
+        ("tiny", "[NAME, _self_]", "'tiny'"),
+        ("", "[NAME, _self_]", "null"),
+    ],
+)
+def test_a_preset_that_starts_from_none_or_from_itself_is_refused_with_its_file(
+    tmp_path: Path, defaults: str, expected: str, found: str
+) -> None:
+    shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    for name, text in (("a", defaults), ("b", "[a, _self_]")):
+        (tmp_path / f"configs/grpo/{name}.yaml").write_text(f"# @package _global_\ndefaults: {text}\n")
+    with pytest.raises(ConfigError) as caught:
+        use(tmp_path, grpo="a", task=None, seed=None)
+    assert expected in caught.value.expected and caught.value.found == found
+    assert caught.value.where in ("configs/grpo/a.yaml, defaults", "configs/grpo/b.yaml, defaults")
+
+
+def test_a_preset_without_its_first_line_is_refused(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    (tmp_path / "configs/grpo/a.yaml").write_text("defaults: [tiny, _self_]\n")
+    with pytest.raises(ConfigError, match=r"configs/grpo/a\.yaml, line 1: expected # @package _global_"):
+        use(tmp_path, grpo="a", task=None, seed=None)
 
 
 def test_the_soft_caps_of_gemma_2_are_the_same_in_play_and_in_the_learning_pass() -> None:

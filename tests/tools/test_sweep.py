@@ -298,8 +298,8 @@ def test_a_damaged_checkpoint_is_refused_by_name_or_left_out_with_a_count(
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"task": {"max_turns": 3}}, "task.max_turns: 3 here, 8 there"),
-        ({"generation": {"temperature": 0.5}}, "generation.temperature: 0.5 here"),
+        ({"task": {"max_turns": 3}}, "task.max_turns: 3 here, 10 there"),
+        ({"generation": {"temperature": 0.8}}, "generation.temperature: 0.8 here"),
         ({"validation": {"items": 7}}, "validation.items: 7 here, 8 there"),
     ],
 )

@@ -93,14 +93,13 @@ def rules_of(
 
     Args:
         task: Its settings; what only training or the making of a base reads is left out.
-        generation: How the policy speaks; and at which temperature, where that is not the rollouts': the same
-            weights could else be tried at one after the other, as if on one suite.
+        generation: How the policy speaks; and at which temperature it is measured, if not at 1: the same weights
+            could else be tried at one after the other, as if on one suite.
         blocklist: sha256 of the file of blocked terms, None for none.
         code: sha256 of the task's own folder of code, None for a task that is part of assay.
     """
     asked = task.model_dump(mode="json", exclude=set(task.not_measured))
-    cooler = generation.measured_at != generation.temperature
-    temperature = [{"temperature": generation.measured_at}] if cooler else []
+    temperature = [{"temperature": generation.measured_at}] if generation.measured_at != 1 else []
     return digest([asked, generation.surface, blocklist, *([] if code is None else [code]), *temperature])
 
 

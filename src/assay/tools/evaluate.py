@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
+from assay.core.config.settings import COOLEST
 from assay.core.console import complain, progress, say
 from assay.core.counting import counted
 from assay.core.decoding import Decoding
@@ -240,8 +241,8 @@ def decoding_of(project: Project, asked: EvaluationRequest) -> Decoding:
         ConfigError: A temperature that no sampling has, or one beside --greedy.
     """
     generation = project.params.generation
-    if asked.temperature is not None and (asked.greedy or not 0 < asked.temperature < float("inf")):
-        expected = "no temperature beside --greedy" if asked.greedy else "a temperature above 0"
+    if asked.temperature is not None and (asked.greedy or not COOLEST <= asked.temperature < float("inf")):
+        expected = "no temperature beside --greedy" if asked.greedy else f"a temperature of {COOLEST} or more"
         found, fix = str(asked.temperature), "--greedy alone decodes at 0"
         raise ConfigError(expected, found=found, where="--temperature", fix=fix)
     temperature = 0.0 if asked.greedy else asked.temperature or generation.measured_at

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from assay.core.config.config_errors import quoted
 from assay.core.config.places import located
 from assay.core.config.reading import parse_params
 from assay.core.config.settings import Params
@@ -135,17 +136,32 @@ def files_of(root: Path, group: str, name: str) -> list[str]:
     first.
 
     Raises:
-        ConfigError: One of them cannot be read.
+        ConfigError: One of them cannot be read, or starts from no preset, or from one that starts from it.
     """
     chain: list[str] = []
-    start: Any = name
-    while isinstance(start, str) and start not in chain:
+    start: str | None = name
+    while start is not None:
         chain.append(start)
-        listed = read_yaml(root / f"configs/{group}/{start}.yaml", fix=RESTORE).get("defaults")
-        start = (
-            next((each for each in listed if each != "_self_"), None) if isinstance(listed, list) else None
-        )
+        file = f"configs/{group}/{start}.yaml"
+        start = _start_of(read_yaml(root / file, fix=f"correct it, or {RESTORE}"), where=file)
+        if start is not None and (start in chain or start not in presets(root, group)):
+            found = f"{quoted(start)}, which starts from it" if start in chain else quoted(start)
+            known = [each for each in presets(root, group) if each not in chain]
+            expected = f"another preset to start from ({', '.join(known)})"
+            raise ConfigError(expected, found=found, where=f"{file}, defaults", fix="correct the name")
     return [f"configs/{group}/{each}.yaml" for each in reversed(chain)]
+
+
+def _start_of(values: Mapping[str, Any], *, where: str) -> str | None:
+    """Return the preset that a preset starts from: before its own values, as Hydra composes them, and one."""
+    if "defaults" not in values:
+        return None
+    match values["defaults"]:
+        case [str(name), "_self_"]:
+            return name
+        case other:
+            found, fix = quoted(other), "write it so, with the name of one preset"
+            raise ConfigError("[NAME, _self_]", found=found, where=f"{where}, defaults", fix=fix)
 
 
 def preset_values(root: Path, group: str, name: str) -> dict[str, Any]:
@@ -170,8 +186,11 @@ def compose(root: Path, selection: Selection) -> Composition:
     """
     for group, name in zip(GROUPS, (selection.grpo, selection.task), strict=True):
         _refuse_unknown(root, group, name)
-        # Hydra would fail on a broken file too, but without the line.
-        read_yaml(root / "configs" / group / f"{name}.yaml", fix=f"correct it, or {RESTORE}")
+        # Hydra would fail on a broken file too, but without the line; and without this one it nests the settings.
+        for file in files_of(root, group, name):
+            if "# @package _global_" not in (text := read_text(root / file, fix=RESTORE)).split("\n")[:1]:
+                expected, found = "# @package _global_", quoted(text.partition("\n")[0])
+                raise ConfigError(expected, found=found, where=f"{file}, line 1", fix="put it there")
     import hydra
     from hydra.errors import HydraException
     from omegaconf import OmegaConf

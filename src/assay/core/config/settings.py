@@ -232,6 +232,7 @@ class ScratchBase(Settings):
     warm_start: WarmStart
     gates: Gates
     bpe_vocabulary: Annotated[int, Field(ge=LEAST_BPE)] | None = Field(
+        default=None,
         description="tokens of a byte-level BPE tokenizer that is learned from the lessons, for surface json;"
         " null: a token for each word of surface compact"
     )
@@ -267,12 +268,15 @@ class PretrainedBase(Settings):
     )
 
 
+COOLEST = 0.01  # logits that are divided by less overflow
+
+
 class GenerationSettings(Settings):
     """How completions are produced, in training and evaluation."""
 
     surface: Surface
-    temperature: Annotated[float, Field(gt=0)]
-    evaluation_temperature: Annotated[float, Field(gt=0)] | None = Field(
+    temperature: Annotated[float, Field(ge=COOLEST)]
+    evaluation_temperature: Annotated[float, Field(ge=COOLEST)] | None = Field(
         description="of every evaluation and validation, before and after, at most temperature; null: temperature"
     )
     batch_size: Positive = Field(description="conversations held at once")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from assay.core.config.settings import GenerationSettings, Params
+from assay.core.config.settings import Params
 
 # Where a limit catches less. "neither": how it is set lets nothing pass that another value would catch.
 Looser = Literal["above", "below", "neither"]
@@ -73,6 +73,7 @@ NUMBERS: dict[str, tuple[float, Looser]] = {
     "health.validation.correlation": (0.5, "below"),
     "health.validation.part_share": (0.8, "above"),
     "train.kl_probe_every": (5, "above"),
+    "train.kl_probe_episodes": (16, "below"),
     "base.gates.copy_accuracy": (0.95, "below"),
     "base.gates.parsed_rate": (0.9, "below"),
     "base.gates.episodes": (256, "below"),
@@ -122,11 +123,13 @@ def relaxed_said(params: Params) -> list[str]:
     return [f"Looser than usual: {named}."]
 
 
-def cooler_said(generation: GenerationSettings) -> list[str]:
-    """Return at which temperature was measured, if not at that of the rollouts, or nothing."""
-    if generation.measured_at == generation.temperature:
+def cooler_said(params: Params) -> list[str]:
+    """Return at which temperature was measured, if not at 1, and at which trained, if that was done here."""
+    measured, trained = params.generation.measured_at, params.generation.temperature
+    if measured == 1:
         return []
-    return [f"Measured at temperature {generation.measured_at:g}, trained at {generation.temperature:g}."]
+    here = params.external is None and params.served is None
+    return [f"Measured at temperature {measured:g}{f', trained at {trained:g}' if here else ''}."]
 
 
 def _value(values: Any, dotted: str) -> Any:

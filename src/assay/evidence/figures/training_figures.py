@@ -95,17 +95,15 @@ def training_curve(
     first = figure.add_subplot(grid[-4, 0])
     panels = [first, *(figure.add_subplot(grid[k, 0], sharex=first) for k in (-3, -2, -1))]
     logged = column(log, "step")
-    each = "" if episodes is None else f", {size_text(episodes)} episodes a step"
-    _curve(
-        first, log, "reward", INK, f"Reward, {counted(len(log), 'logged steps')}{each}", "reward per episode"
-    )
+    each = "" if episodes is None else f", {size_text(episodes)} episodes each"
+    _curve(first, log, "reward", INK, f"Reward, {counted(len(log), 'steps')}{each}", "reward per episode")
     reward, spread = column(log, "reward"), column(log, "reward_std")
     if reward is not None and logged is not None:
         _band(first, logged, reward, spread)
     _curve(panels[1], log, "loss", INK, "Loss", "loss")
     measured = log if column(log, "kl") is None else log.dropna(subset="kl")
-    seldom = "" if len(measured) == len(log) else f", measured at {len(measured)} of {len(log)} steps"
-    _curve(panels[2], measured, "kl", INK, f"KL to the base policy{seldom}", "nat per token")
+    seldom = "" if len(measured) == len(log) else f", at {len(measured)} of {len(log)} steps"
+    _curve(panels[2], measured, "kl", INK, f"KL to the base{seldom}", "nat per token")
     _curve(panels[3], log, "grad_norm", INK, "Gradient norm before clipping", "norm")
     for panel in panels:
         mark_chosen(panel, chosen_step)

@@ -154,7 +154,7 @@ def claim_inputs(reader: ArmReader, plan: ClaimPlan, trained: Training, arms: Ar
     blockers, notes = [*blockers, *bars], [*notes, *warned]
     facts = read_record(project.results("control.json"), ControlFacts, fix=f"./run dvc repro {CONTROL_STAGE}")
     arm, bars, warned = _random_arm(reader, facts, trained)
-    notes = [*notes, *relaxed_said(project.params), *cooler_said(project.params.generation), *warned]
+    notes = [*notes, *relaxed_said(project.params), *cooler_said(project.params), *warned]
     return ClaimInputs([*blockers, *bars], notes, planned, again, arm, facts.health, opened)
 
 

@@ -105,7 +105,8 @@ def pace(
     if device == "cuda":
         torch.cuda.empty_cache()
     parts, between = np.median(found[:, 0], axis=0), np.median(found[:, -1] - found[:, 0], axis=0)
-    return Pace(*(parts + times * np.maximum(0.0, between)).tolist(), rows)
+    play, learn, settle, look = (parts + times * np.maximum(0.0, between)).tolist()
+    return Pace(play, learn, settle, look, rows)
 
 
 def _period(kinds: Any) -> int:
