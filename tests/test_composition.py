@@ -112,7 +112,9 @@ def test_use_makes_a_missing_params_yaml(project: Path) -> None:
 
 
 def test_an_unknown_preset_names_the_known_ones_and_the_nearest(project: Path) -> None:
-    with pytest.raises(ConfigError, match=r"tiny, tiny_json, tiny_smoke(?s:.*)did you mean grpo=tiny_smoke\?"):
+    with pytest.raises(
+        ConfigError, match=r"tiny, tiny_json, tiny_smoke(?s:.*)did you mean grpo=tiny_smoke\?"
+    ):
         use(project, grpo="tiny_smok", task=None, seed=None)
     with pytest.raises(ConfigError, match="did you mean task=collider"):
         use(project, grpo=None, task="colider", seed=None)

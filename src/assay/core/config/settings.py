@@ -234,7 +234,7 @@ class ScratchBase(Settings):
     bpe_vocabulary: Annotated[int, Field(ge=LEAST_BPE)] | None = Field(
         default=None,
         description="tokens of a byte-level BPE tokenizer that is learned from the lessons, for surface json;"
-        " null: a token for each word of surface compact"
+        " null: a token for each word of surface compact",
     )
 
     # How it is loaded, by the names of a pretrained one.

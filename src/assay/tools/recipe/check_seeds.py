@@ -15,7 +15,7 @@ from typing import Any
 import assay
 from assay.core.counting import counted
 from assay.core.errors import ConfigError, PackageError
-from assay.core.evidence_files import folder_of
+from assay.core.evidence_files import folder_of, place_of
 from assay.core.storage.files import write_bytes, write_text
 from assay.core.storage.json import dumps, read_record, write_json
 from assay.core.storage.untrusted import listing
@@ -26,6 +26,7 @@ from assay.pipeline.dvc_lock import folder_md5, md5_at
 from assay.pipeline.project import Project
 from assay.stages import fingerprint
 from assay.stages.render_evidence.claim_at import claim_at
+from assay.statistics.report import Reports
 from assay.tools.recipe import recipe_file
 from assay.tools.recipe.compare import LOCK
 from assay.tools.recipe.published import (
@@ -247,6 +248,12 @@ def _claim_again(copy: Path, again: Path, nearly: bool) -> Check:
         seen = compare(copy, place, PAGES, nearly=nearly, said=said)
         for name in PAGES:
             write_bytes(copy / name, (place / name).read_bytes())
+        # Not in the package, but what recipe.json tells of each seed is from there.
+        reports = Reports(
+            arms={name: report for name, (report, _) in made.arms.items()}, baselines=made.baselines
+        )
+        for name, further in (("details.json", made.details), ("reports.json", reports)):
+            write_json(copy / place_of(name), further)
         return LookResult(seen.said, [*made.misgraded, *seen.wrong])
 
     return looked("V1", f"{copy.name}: claim", look)
