@@ -39,6 +39,7 @@ CHANGES: dict[str, Any] = {
     "validation": {"items": 3, "draws": 2, "interval": 1},
     "claim": {"checkpoint_rule": "last", "controls": ["aa"]},
     "health": {"preflight": False},
+    "distributed": {"processes": 1},
     "train": {
         "steps": 2,
         "items_per_step": 2,

@@ -147,9 +147,8 @@ def test_what_is_not_evaluable_shows_no_number_in_headline_or_index(
     _, rest = text.split("**NOT EVALUABLE.**")
     assert not re.search(r"\d", rest.split("\n")[0]) and "3 items are shared" in rest
     assert "## Before and after" not in text and "figures/" not in text
-    assert not any(
-        f"{100 * arm.value:.1f}" in text.split("## The base")[0] for arm in (old.before, old.after)
-    )
+    before, after = (f"{100 * arm.value:.1f}" for arm in (old.before, old.after))
+    assert not any(said in text.split("## The base")[0] for said in (f"{before} \u2192", f"\u2192 {after}"))
 
 
 def test_no_evidence_is_said_as_such_at_the_top_and_in_the_index(given: dict[str, Any]) -> None:

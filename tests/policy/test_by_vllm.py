@@ -66,10 +66,12 @@ class LLM:
         max_lora_rank: int = 16,
         logprobs_mode: str = "raw_logprobs",
         generation_config: str = "auto",
+        load_format: str = "auto",
     ) -> None:
         assert max_lora_rank in (1, 8, 16, 32, 64, 128, 256, 320, 512)
         self.model, self.quantization, self.enable_lora = model, quantization, enable_lora
         self.prefixes, self.mode = enable_prefix_caching, logprobs_mode
+        assert load_format == ("safetensors" if quantization is None else "auto")
         self.asked: list[tuple[list[dict[str, Any]], list[SamplingParams], LoRARequest | None]] = []
         LLM.made.append(self)
 

@@ -72,7 +72,7 @@ def test_a_run_goes_on_from_its_newest_checkpoint_and_begins_without_one(project
 def test_another_setting_begins_anew_and_says_what_it_is_not(project: Project, told: list[str]) -> None:
     saved(project, 10)
     assert start_of(with_lr(project, 0.5)) is None
-    assert "train.learning_rate: 0.5 here, 0.001 there" in told[-1]
+    assert "train.learning_rate: 0.5 here, 0.0015 there" in told[-1]
     assert start_of(project) == 10
 
 

@@ -340,8 +340,10 @@ def test_memory_that_is_no_number_is_refused(root: Path) -> None:
 @pytest.mark.parametrize("text", NOT_FINITE)
 def test_settings_that_are_not_finite_are_refused_by_name(text: str, root: Path) -> None:
     whole = (root / "params.yaml").read_text()
-    assert "  learning_rate: 0.001\n" in whole
-    (root / "params.yaml").write_text(whole.replace("  learning_rate: 0.001\n", f"  learning_rate: {text}\n"))
+    assert "  learning_rate: 0.0015\n" in whole
+    (root / "params.yaml").write_text(
+        whole.replace("  learning_rate: 0.0015\n", f"  learning_rate: {text}\n")
+    )
     with pytest.raises(ConfigError, match=r"params.yaml, train.learning_rate: expected a finite number"):
         check(root)
 

@@ -84,6 +84,7 @@ def healthy() -> Setup:
         "kl_probe_episodes": 8,
         "lora": {"r": 4, "alpha": 8, "dropout": 0.0, "target_modules": "all-linear"},
     }
+    values["distributed"]["processes"] = 1
     values["validation"] |= {"items": 12, "interval": 10}
     values["checkpoint"] |= {"every": 10}
     items, validation = rows(0, 40), rows(100, 12)

@@ -39,7 +39,7 @@ def test_who_is_always_right_is_measured_so_on_an_own_task(server: StandIn, tmp_
     )
     assert len(server.asked) == 24 and len({body["seed"] for _, body in server.asked}) == 24
     assert {(body["temperature"], body["top_p"], body["max_tokens"]) for _, body in server.asked} == {
-        (1.0, 1.0, 8)
+        (0.7, 1.0, 8)
     }
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["report"]["measures"]["success_rate"]["value"] == 1.0 and report["report"]["n_items"] == 12

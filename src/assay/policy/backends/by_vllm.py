@@ -153,14 +153,14 @@ class _Engine:
         self.engine = self._llm.LLM(
             model=model.config._name_or_path,
             dtype="auto",
-            load_format="safetensors",  # never a second copy in another form, which the digest leaves out
             enable_prefix_caching=True,
             generation_config="vllm",
             logprobs_mode="processed_logprobs",
             gpu_memory_utilization=GPU_SHARE,
             enable_lora=rank is not None,
             **({} if rank is None else {"max_lora_rank": rank}),
-            **({"quantization": "bitsandbytes"} if four_bit else {}),
+            # Never a second copy of the weights in another form, which the digest leaves out.
+            **({"quantization": "bitsandbytes"} if four_bit else {"load_format": "safetensors"}),
         )
         self._handover, self._name, self._number = Handover(), "", 0
 
