@@ -92,7 +92,7 @@ def test_each_setting_is_placed_in_the_line_that_says_it(selection: Selection) -
 @pytest.mark.parametrize(
     ("old", "new", "place"),
     [
-        ("  items_per_step: 32", "  items_per_step: many", r"configs/grpo/tiny\.yaml, line 49, train\.items"),
+        ("  group_size: 8", "  group_size: many", r"configs/grpo/tiny\.yaml, line 50, train\.group_size"),
         (
             "  smallest_effect_points: 10.0\n",
             "",

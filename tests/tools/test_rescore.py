@@ -139,7 +139,7 @@ def test_weights_of_the_task_are_those_that_it_would_have_paid_by(project: Path)
     found = rescore("validation.jsonl", "--weights", "weights.yaml", "--task", "structured")
     assert found.comparison.groups == 80 and found.files[0].kind == "validations"
     assert found.notes[0] == "80 greedy episodes of validation.jsonl left out: each is alone"
-    assert found.comparison.auc_after.value == 0.5 and "agrees with success" in found.says
+    assert found.says.startswith("The new reward agrees worse with success")
     assert found.comparison.auc_before.value == 1.0 and found.comparison.spread_after["exact"] == 0.0
     with Path("out/groups.csv").open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))

@@ -88,8 +88,10 @@ def settings(steps: int, **changes: dict[str, Any]) -> Params:
         "lr_scheduler": "cosine",
         "warmup_steps": 2,
         "beta": 0.05,
+        "scale_rewards": "group",
         "lora": raw["train"]["lora"] | {"dropout": 0.2},
     }
+    raw["generation"]["evaluation_temperature"] = None
     raw["validation"] |= {"items": 2, "draws": 2, "interval": 5}
     raw["checkpoint"] |= {"every": 2, "keep": 2}
     # Nothing ends early for want of something to learn: what is tested is whether it goes on.
