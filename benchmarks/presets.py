@@ -263,6 +263,8 @@ def page(found: dict[str, Any]) -> str:
             f" {row['n_steps']} |"
         )
     where = f"They were trained on {found['machine']}." if "machine" in found else ""
+    if "pace" in found:  # rows that were timed in another way than the doctor does now
+        where += f" The forecasts of time in this table are from {found['pace']}."
     return PAGE.format(presets="\n".join(presets), accuracy="\n".join(rows), machine=where)
 
 
