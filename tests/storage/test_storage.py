@@ -354,8 +354,8 @@ def test_presets_that_are_not_finite_are_refused_by_name_and_nothing_is_written(
 ) -> None:
     preset, before = root / "configs/grpo/tiny.yaml", (root / "params.yaml").read_bytes()
     whole = preset.read_text()
-    assert "  learning_rate: 1.0e-3\n" in whole
-    preset.write_text(whole.replace("  learning_rate: 1.0e-3\n", f"  learning_rate: {text}\n"))
+    assert "  learning_rate: 1.5e-3\n" in whole
+    preset.write_text(whole.replace("  learning_rate: 1.5e-3\n", f"  learning_rate: {text}\n"))
     for call in (check, lambda root: use(root, grpo="tiny", task=None, seed=None)):
         with pytest.raises(ConfigError, match=r"tiny.yaml, train.learning_rate: expected a finite number"):
             call(root)

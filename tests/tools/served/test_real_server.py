@@ -31,7 +31,7 @@ MODEL = "models/base"
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project with a model."""
     root = write_project(tmp_path_factory.mktemp("project"))
-    write_model(root / MODEL, seed=3)
+    write_model(root / MODEL, seed=4)
     return root
 
 
