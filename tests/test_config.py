@@ -77,7 +77,8 @@ def test_presets_of_one_kind_of_base_have_the_same_keys() -> None:
     for presets in by_kind.values():
         first_name, first = next(iter(presets.items()))
         for name, found in presets.items():
-            assert found == first, f"{name} and {first_name} differ in {sorted(found ^ first)}"
+            odd = sorted((found ^ first) - {"base.bpe_vocabulary"})  # which came later, and has a default
+            assert not odd, f"{name} and {first_name} differ in {odd}"
 
 
 def test_task_presets_share_their_sections() -> None:

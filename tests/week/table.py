@@ -92,7 +92,7 @@ WEEK: dict[str, tuple[Step, ...]] = {
         ),
         mine("dvc exp diff seed-1 hot", says=("train.learning_rate", "0.002")),
         mine("dvc params diff seed-1 hot", says=("0.002",)),
-        mine("dvc metrics diff main hot", says=("reward", "step")),
+        mine("dvc metrics diff main hot", says=("reward", "success")),
         mine("dvc plots diff main hot -q -o dvc_plots"),
         mine("assay runs compare", says=("expected the files of a finished run",), code=1),
         mine("dvc exp remove other-task", says=("other-task",)),
