@@ -166,7 +166,7 @@ def test_a_group_teaches_what_it_would_without_its_lost_members(
     plain: dict[str, Any] = {"lora": {"r": 4, "alpha": 8, "dropout": 0.0, "target_modules": "all-linear"}}
     # One micro-batch: what TRL scored is then the whole step, in the order in which it was played.
     plain |= {"beta": 0.0, "lr_scheduler": "constant", "warmup_steps": 0, "micro_batch_size": 2 * GROUP}
-    plain |= {"scale_rewards": "group"}
+    plain["scale_rewards"] = "group"  # as `by_hand` does
     params = settings(1, train=plain, health={"max_lost_share": 1.0})
     failures = losing(params, (1, 0, lost[0]), (1, 1, lost[1]), call=call)
     seen = LookResult(monkeypatch)
