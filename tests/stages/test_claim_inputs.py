@@ -147,7 +147,7 @@ def test_an_arm_that_several_policies_played_or_nobody_knows_who_is_no_arm(
 
 def test_alarms_are_those_of_the_log(project: Project) -> None:
     lines = project.results("health.jsonl").read_text()
-    project.results("health.jsonl").write_text(lines.replace('"AMBER"', '"RED"'))
+    project.results("health.jsonl").write_text(lines.replace('"GREEN"', '"RED"'))
     assert kinds(read(project)) == ["health.jsonl does not tell the alarms that train.json sums up"]
     project.results("health.jsonl").write_text("")
     assert kinds(read(project)) == ["health.jsonl does not tell the alarms that train.json sums up"]

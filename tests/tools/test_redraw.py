@@ -53,7 +53,7 @@ def test_every_curve_is_drawn_however_few_steps_there_are(tmp_path: Path, rows: 
         )
     assert "could not be drawn" not in page and f"<dd>{rows} of 200</dd>" in page
     strip = (folder / "health.svg").read_text()
-    assert f"{rows} of 200 optimizer steps" in strip and "green" not in strip
+    assert f"optimizer step ({rows} of 200 steps)" in strip and "green" not in strip
 
 
 def test_before_the_first_step_the_page_says_so_and_has_no_curve(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@ weights), and what a library says of a folder that it cannot read."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.errors import AssayError, PolicyError
+from assay.core.storage.files import sha256_bytes
 from assay.policy.digests import describes
 
 CONFIG, TOKENIZER_CONFIG, GENERATION_CONFIG = "config.json", "tokenizer_config.json", "generation_config.json"
@@ -103,13 +103,9 @@ def own_code(folder: Path) -> str | None:
     """
     for path in sorted(folder.glob("*.json")):
         settings = path.name not in LARGE and not path.name.endswith(".index.json")
-        if settings and maps_code(_json(path)) and _sha256(path) not in BROUGHT_IN:
+        if settings and maps_code(_json(path)) and sha256_bytes(path.read_bytes()) not in BROUGHT_IN:
             return path.name
     return None
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def maps_code(settings: Any) -> bool:

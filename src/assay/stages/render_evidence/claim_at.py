@@ -41,7 +41,7 @@ from assay.stages.render_evidence.secondary import (
     shared_with_train,
 )
 from assay.statistics.power import PlannedPower
-from assay.statistics.report import Report
+from assay.statistics.report import Report, Reports
 from assay.tasks.protocol import Task
 from assay.tasks.rivals import GREEDY
 
@@ -71,6 +71,13 @@ class ClaimMade:
     def baselines(self) -> dict[str, Report]:
         """The reports of the scripted players."""
         return {name: report for name, (report, _) in self.scripted.items()}
+
+    @property
+    def reports(self) -> Reports:
+        """The reports of all who played."""
+        return Reports(
+            arms={name: report for name, (report, _) in self.arms.items()}, baselines=self.baselines
+        )
 
     def metrics(self) -> dict[str, Any]:
         """Return the few numbers that `dvc metrics` and `dvc exp show` put side by side; names are short, for

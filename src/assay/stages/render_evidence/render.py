@@ -42,7 +42,6 @@ from assay.stages.render_evidence.integrity import integrity
 from assay.stages.render_evidence.limits import limits
 from assay.stages.render_evidence.no_claim import refuse
 from assay.stages.render_evidence.reader_pages import EPISODES, SOURCES, write_pages
-from assay.statistics.report import Reports
 from assay.statistics.timing import timing_summary
 
 
@@ -84,8 +83,7 @@ def _render(project: Project) -> None:
     summary = readme_block(
         claim, before[0], after[0], gaps, baselines=baselines, ends=ends, further=own, greedy=greedy_reports
     )
-    reports = Reports(arms={name: report for name, (report, _) in made.arms.items()}, baselines=baselines)
-    write_json(project.results("reports.json"), reports)
+    write_json(project.results("reports.json"), made.reports)
     write_json(project.results("plan_power.json"), made.planned)
     write_json(project.results("details.json"), made.details)
     write_json(project.results("before_after_metrics.json"), metrics)

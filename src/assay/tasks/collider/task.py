@@ -210,7 +210,7 @@ class Collider:
             dialogue.append({"role": "user", "content": prompts.observation(state, self.settings.surface)})
 
     def drills(self, rng: np.random.Generator, n: int) -> Sequence[Sequence[Message]]:
-        """Two-message dialogues whose answer copies a channel and its bin, or its mass, from the question."""
+        """Short dialogues whose answers copy a channel and its bin, or its mass, from the question."""
         make = lessons.drill if self.settings.surface == "compact" else lessons.json_drill
         return [make(rng) for _ in range(n)]
 

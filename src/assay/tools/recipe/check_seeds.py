@@ -26,7 +26,6 @@ from assay.pipeline.dvc_lock import folder_md5, md5_at
 from assay.pipeline.project import Project
 from assay.stages import fingerprint
 from assay.stages.render_evidence.claim_at import claim_at
-from assay.statistics.report import Reports
 from assay.tools.recipe import recipe_file
 from assay.tools.recipe.compare import LOCK
 from assay.tools.recipe.published import (
@@ -249,10 +248,7 @@ def _claim_again(copy: Path, again: Path, nearly: bool) -> Check:
         for name in PAGES:
             write_bytes(copy / name, (place / name).read_bytes())
         # Not in the package, but what recipe.json tells of each seed is from there.
-        reports = Reports(
-            arms={name: report for name, (report, _) in made.arms.items()}, baselines=made.baselines
-        )
-        for name, further in (("details.json", made.details), ("reports.json", reports)):
+        for name, further in (("details.json", made.details), ("reports.json", made.reports)):
             write_json(copy / place_of(name), further)
         return LookResult(seen.said, [*made.misgraded, *seen.wrong])
 
