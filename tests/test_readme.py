@@ -298,3 +298,13 @@ def test_the_errors_of_the_forecast_are_those_that_were_measured() -> None:
     ):
         worst = max(abs(row[f"{kind}_error"]) for row in found[part].values())
         assert f"{worst:.{digits}%}".replace("%", " %") in GPU
+
+
+def test_the_bound_of_the_collider_is_the_one_that_was_measured() -> None:
+    found = json.loads((ROOT / "benchmarks/results/collider_bound.json").read_text(encoding="utf-8"))
+    told = " ".join((ROOT / "docs/decisions/recipe.md").read_text(encoding="utf-8").split())
+    train, heldout = (found[part]["players"][found["best"]] for part in ("train", "heldout"))
+    reward, success = heldout["mean_reward"], heldout["success_rate"]
+    assert f"scores {train['score']:.2f} there and {heldout['score']:.2f} on the held-out suite" in told
+    assert f"reward {reward['value']:.3f} [{reward['low']:.3f}, {reward['high']:.3f}]" in told
+    assert f"success {success['value']:.1%}".replace("%", " %") in told and f"n = {success['n']}" in told

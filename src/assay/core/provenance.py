@@ -179,6 +179,11 @@ def hardware() -> dict[str, Any]:
     }
 
 
+def usable_cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def arithmetic() -> dict[str, str]:
     """Return what decides the last bits of a sum on this processor: its model, its instructions, and the
     flags that are set."""

@@ -3,18 +3,21 @@ model, or ask who is served."""
 
 from __future__ import annotations
 
+import multiprocessing
 import shutil
-from collections.abc import Callable, Sequence
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from assay.core.config.served import ServedBase
 from assay.core.config.settings import PretrainedBase, ScratchBase
 from assay.core.console import complain, progress, say
 from assay.core.errors import ConfigError, PolicyError
 from assay.core.evidence_files import folder_of, place_of
+from assay.core.provenance import usable_cores
 from assay.core.seeds import derive_seed, rng
 from assay.core.storage.json import write_json
 from assay.dataset.suite import choose
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 
 READS = ("${task.code}", place_of("fingerprint.json"), "${dataset.root}/train.jsonl")
 WRITES = ("models/base", folder_of("base"))
+MANY = 5000  # demonstrations; fewer are made before another process has started
 READ_BEFORE = 256  # dialogues, to see whether a tiny base can hold them
 # Where lessons are derived, copying is learned a little better than the gate asks, as it is asked again after
 # the demonstrations; and greedy decoding that is right so much more often than sampling is said.
@@ -57,7 +61,8 @@ def run(project: Project) -> None:
     task = task_of(project)
     items = items_of(project, "train")  # before any work, so that changed data are refused at once
     teach(project, task, items)
-    policy = warm_started(params.base, task)
+    with shown_beside(project, params.base) as shown:
+        policy = warm_started(params.base, task, shown)
     tell_control_tokens(project, policy.tokenizer, "train")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -128,26 +133,76 @@ def teach(project: Project, task: Task, items: Sequence[Item]) -> None:
     refuse_too_large(task.vocabulary(), shown, params.base, room)
 
 
-def warm_started(settings: ScratchBase, task: Task) -> Policy:
-    """Return a tiny policy trained on drills and demonstrations, in memory."""
+Shown = Callable[[], list[tiny.Masked] | None]
+
+
+@contextmanager
+def shown_beside(project: Project, settings: ScratchBase) -> Iterator[Shown | None]:
+    """Let another process make the demonstrations, as they would be made here, while the drills are learned.
+
+    What is given waits for them, and returns None if nothing came of it: they are then made here, where an
+    error is told.
+    """
+    if usable_cores() < 2 or settings.warm_start.demonstration_pool < MANY:
+        yield None
+        return
+    # Not forked: a task's environment is not to be shared.
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe(duplex=False)
+    beside = context.Process(target=_show, args=(there, project, settings), daemon=True)
+    beside.start()
+    there.close()
+
+    def shown() -> list[tiny.Masked] | None:
+        try:
+            found: list[tiny.Masked] | None = here.recv()
+        except EOFError:
+            return None
+        return found
+
+    try:
+        yield shown
+    finally:
+        beside.kill()
+        beside.join()
+        here.close()
+
+
+def _show(there: Connection, project: Project, settings: ScratchBase) -> None:
+    """Send the demonstrations, or None if they cannot be made."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who asked for them is told, and ends this process
+    found = None
+    with suppress(Exception):
+        task = task_of(project)
+        teach(project, task, items_of(project, "train"))
+        found = demonstrated(settings, task, Dialogue(tokenizer_of(settings, task)))
+    with suppress(OSError):
+        there.send(found)
+
+
+def demonstrated(settings: ScratchBase, task: Task, dialogue: Dialogue) -> list[tiny.Masked]:
+    """Return the demonstrations of a base as tokens."""
+    generator = rng("base", "demonstrations", settings.seed)
+    found = task.demonstrations(generator, settings.warm_start.demonstration_pool)
+    return [dialogue.whole(each) for each in found]
+
+
+def warm_started(settings: ScratchBase, task: Task, shown: Shown | None = None) -> Policy:
+    """Return a tiny policy trained on drills and demonstrations, in memory.
+
+    `shown` waits for demonstrations made elsewhere.
+    """
     plan = settings.warm_start
     tokenizer = tokenizer_of(settings, task)
     model = tiny.build_model(settings.architecture, tokenizer, derive_seed("base", settings.seed))
     policy = Policy(model, tokenizer, Dialogue(tokenizer), "unsaved")
-
-    def pool(
-        name: str, make: Callable[[np.random.Generator, int], tiny.Dialogues], n: int
-    ) -> list[tiny.Masked]:
-        return [policy.dialogue.whole(d) for d in make(rng("base", name, settings.seed), n)]
-
-    drills = pool("drills", task.drills, plan.drill_pool)
-    shown = pool("demonstrations", task.demonstrations, plan.demonstration_pool)
+    drills = [
+        policy.dialogue.whole(drill)
+        for drill in task.drills(rng("base", "drills", settings.seed), plan.drill_pool)
+    ]
     probe = task.drills(rng("base", "probe", settings.seed), plan.probe_items)
     enough = min(1.0, settings.gates.copy_accuracy + (MARGIN if learner(task) else 0.0))
     drill_batches = tiny.batches(drills, plan.drills.batch_size, rng("base", "drill order", settings.seed))
-    shown_batches = tiny.batches(
-        shown, plan.demonstrations.batch_size, rng("base", "show order", settings.seed)
-    )
     with progress("base: drills", plan.drills.steps) as advance:
         tiny.imitate(
             policy,
@@ -157,6 +212,9 @@ def warm_started(settings: ScratchBase, task: Task) -> Policy:
             stop=lambda _: tiny.copy_accuracy(policy, probe) >= enough,
             progress=lambda _, loss: advance(1, f"loss {loss:.3f}"),
         )
+    made = (None if shown is None else shown()) or demonstrated(settings, task, policy.dialogue)
+    order = rng("base", "show order", settings.seed)
+    shown_batches = tiny.batches(made, plan.demonstrations.batch_size, order)
     mixed = tiny.alternating(shown_batches, drill_batches, plan.drill_every)
     with progress("base: demonstrations", plan.demonstrations.steps) as advance:
         tiny.imitate(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 
 from assay.core.config.places import setting
 from assay.core.config.settings import Params, PretrainedBase
 from assay.core.counting import counted
+from assay.core.provenance import usable_cores
 from assay.tasks.protocol import Item
 from assay.tools.findings import DoctorCheck, Finding
 
@@ -139,7 +139,7 @@ def _precision(params: Params) -> Finding:
 
 
 def _threads(params: Params) -> Finding:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = usable_cores()
     check = DoctorCheck("threads", f"at most {cores} (the cores of this machine)", setting("threads"))
     if params.threads > cores:
         return check.warning(f"{params.threads}, which get in each other's way", f"threads: {cores}")

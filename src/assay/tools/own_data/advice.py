@@ -10,6 +10,7 @@ from typing import Any
 
 from assay.core.config.composition import RESTORE, files_of, preset_values, presets
 from assay.core.errors import ConfigError
+from assay.core.provenance import usable_cores
 from assay.core.storage.files import read_text
 from assay.core.storage.yaml import line_of, read_yaml
 from assay.policy.base.pretrained import how_to_download
@@ -39,8 +40,7 @@ def this_machine() -> MachineSize:
     import torch
 
     gpu = int(torch.cuda.mem_get_info()[1]) if torch.cuda.is_available() else None
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return MachineSize(gpu, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), cores)
+    return MachineSize(gpu, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), usable_cores())
 
 
 def find_fitting(root: Path, machine: MachineSize, *, scratch: bool = False) -> tuple[list[str], list[str]]:
