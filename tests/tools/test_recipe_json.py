@@ -13,7 +13,8 @@ from ruamel.yaml import YAML
 from assay.core.errors import RecordError
 from assay.core.evidence_files import place_of
 from assay.core.storage.files import write_text
-from assay.core.storage.json import write_json, write_jsonl
+from assay.core.storage.json import read_record, write_json, write_jsonl
+from assay.evidence.claim.claim import Claim
 from assay.evidence.recipe.records import BaseBuilt, SeedRun, SeedsTogether, record_failed
 from assay.evidence.recipe.tables import compare_runs, seeds_block
 from assay.tools import readme
@@ -104,6 +105,9 @@ def test_a_block_says_when_it_is_of_other_code_than_the_last_run(six: dict[str, 
     same = seeds_block(entry, "collider", entry.code_digest)
     assert "Made by code" not in same and same.startswith("**IMPROVED**, 6 training seeds, preset `tiny`.")
     assert f"Made by code {entry.code_digest[:12]}, not by" in seeds_block(entry, "collider", "f" * 64)
+    again = seeds_block(entry, "collider", "f" * 64, entry.runs[3].policy_digest)
+    assert "came to the policy of training seed" in again and "older or newer" not in again
+    assert "older or newer" in seeds_block(entry, "collider", "f" * 64, "e" * 64)
     assert "is not known" in seeds_block(entry, "collider", None)
     assert seeds_block(None, "structured", None).startswith(
         "Not measured: `./run assay seeds --task structured`"
@@ -155,7 +159,9 @@ def test_readme_gets_its_blocks_and_keeps_the_rest(
     six: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(readme.Project, "open", lambda root: root)
-    monkeypatch.setattr(readme, "claim_at_hand", lambda project: None)  # whose claim it is, test_at_hand asks
+    claim = read_record(six["seed0"] / place_of("claim.json"), Claim, fix="-")
+    # Whose claim it is, test_at_hand asks.
+    monkeypatch.setattr(readme, "claim_at_hand", lambda project: claim)
     write_text(tmp_path / place_of("summary.md"), "the claim\n\nBefore and after (held-out):\n")
     recipe_file.write_recipe(tmp_path, entry_of(six))
     (tmp_path / "docs").mkdir()

@@ -32,9 +32,10 @@ def make_blocks(root: Path) -> dict[str, str]:
         AssayError: There is no finished run, or recipe.json or dvc.lock is damaged.
     """
     recipes, code = read_recipes(root), digest_last_code(root)
-    claim_at_hand(Project.open(root))
+    policy = claim_at_hand(Project.open(root)).after_policy
     claim = wrap_lines(read_text(root / place_of("summary.md"), fix="./run repro"))
-    seeds = {f"{task} seeds": wrap_lines(seeds_block(recipes.get(task), task, code)) for task in TASKS}
+    blocks = {f"{task} seeds": seeds_block(recipes.get(task), task, code, policy) for task in TASKS}
+    seeds = {name: wrap_lines(block) for name, block in blocks.items()}
     return {"headline": _headline(claim), "claim": claim} | seeds
 
 

@@ -22,7 +22,7 @@ from assay.evidence.formatting import difference_text, interval_text
 from assay.statistics.report import Report
 
 TIER = 0.27  # of a row: the height of one line of small text
-CHARACTER = 3.7  # of a hundredth of a panel's width: one character of such text
+CHARACTER = 4.3  # of a hundredth of a panel's width: one character of such text
 _TURN = (
     60.0  # per cent: names of higher levels stand to the left of their line, or they would leave the panel
 )

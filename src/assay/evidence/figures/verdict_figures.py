@@ -94,7 +94,7 @@ def calibration(frame: pd.DataFrame) -> Figure:
             say_missing(lower, "episodes")
             continue
         _shares(upper, lower, own, 0.02 if by == CONFIDENCE else 0.12)
-        upper.set_ylim(-0.03, 1.03)
+        upper.set_ylim(-0.06, 1.06)
         if by == CONFIDENCE:
             upper.plot([0, 1], [0, 1], color=GREY, lw=1.1, ls=":", label="as sure as right")
             upper.set_xlim(-0.06, 1.06)

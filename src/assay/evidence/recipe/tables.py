@@ -188,7 +188,8 @@ def _describe_control(control: RandomRewardControl | None) -> str:
     if not control.comparable:
         return f"{NOT_EVALUABLE}: {control.reason}"
     ahead = "" if control.trained_is_ahead else "; the training is not shown to be ahead"
-    return f"{difference_text(control.difference, rate=True)}: {effect_words(control.direction, control.size)}{ahead}"
+    words = effect_words(control.direction, control.size)
+    return f"{difference_text(control.difference, rate=True)}: {words}{ahead}"
 
 
 def bases_frame(bases: Sequence[BaseBuilt]) -> pd.DataFrame:
@@ -200,13 +201,16 @@ def bases_frame(bases: Sequence[BaseBuilt]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["base seed", "passed", "reads off, %", "parses, %", "success, %"])
 
 
-def seeds_block(found: SeedsTogether | None, task: str, code_now: str | None) -> str:
+def seeds_block(
+    found: SeedsTogether | None, task: str, code_now: str | None, policy_now: str | None = None
+) -> str:
     """Return the block of docs/results.md on one task: the verdict over seeds, every seed, the bases.
 
     Args:
         found: What recipe.json holds of the task; None if nothing.
         task: Its name.
         code_now: Digest of the code that dvc.lock tells of; another than the runs' is said.
+        policy_now: Digest of the policy that the last run trained; where a seed came to the same, it is said.
     """
     if found is None:
         return f"Not measured: `./run assay seeds --task {task}` does it.\n"
@@ -216,8 +220,12 @@ def seeds_block(found: SeedsTogether | None, task: str, code_now: str | None) ->
     if code_now is None:
         blocks.append(f"{made}; what code the last run was made by is not known.")
     elif found.code_digest != code_now:
-        other = f"{made}, not by the code of the last run ({code_now[:12]}): this table"
-        blocks.append(f"{other} is older or newer than the evidence beside it.")
+        other = f"{made}, not by the code of the last run ({code_now[:12]})"
+        again = next((run for run in found.runs if policy_now and run.policy_digest == policy_now), None)
+        last = "this table is older or newer than the evidence beside it."
+        if again is not None:
+            last = f"the last run came to the policy of training seed {again.seed} again, byte for byte."
+        blocks.append(f"{other}: {last}")
     blocks.append(markdown_table(runs_frame(found.runs)))
     if len(skill := skill_frame(found.runs)):
         blocks.append(markdown_table(skill))
