@@ -146,8 +146,14 @@ def reports_of(arms: tuple[list[Episode], list[Episode]]) -> tuple[Report, Repor
     return make_report(arms[0]), make_report(arms[1])
 
 
+def whole(measure: str) -> Interval:
+    return compare_measure(*HUNT, measure, rng("whole")).difference
+
+
 def test_rows_by_stratum_hold_the_paired_difference_of_their_items_and_no_empty_or_full_stratum() -> None:
-    rows = strata_rows(reports_of(HUNT), HUNT, "false_claim_rate", name="all", seed=1)
+    gap = whole("false_claim_rate")
+    rows = strata_rows(reports_of(HUNT), HUNT, "false_claim_rate", gap, name="all", seed=1)
+    assert rows[0].difference == gap
     assert [row.name.strip() for row in rows] == [
         "all",
         "tier easy",
@@ -160,8 +166,9 @@ def test_rows_by_stratum_hold_the_paired_difference_of_their_items_and_no_empty_
 
 def test_false_claims_show_power_beside_them_and_players_as_lines() -> None:
     reports = reports_of(HUNT)
-    null = strata_rows(reports, HUNT, "false_claim_rate", name="false claims", seed=1)
-    signal = strata_rows(reports, HUNT, "discovered_rate", name="discoveries", seed=1)
+    false, found = "false_claim_rate", "discovered_rate"
+    null = strata_rows(reports, HUNT, false, whole(false), name="false claims", seed=1)
+    signal = strata_rows(reports, HUNT, found, whole(found), name="discoveries", seed=1)
     text = words(false_claims(null, signal, {"random": reports[0], "silent": make_report(ANSWERS[0])}))
     for word in ("false claims", "discoveries", "random", "pairs", "points"):
         assert word in text

@@ -350,7 +350,7 @@ def _of_one_task(
     drawn, reports = [], (before, after)
 
     def rows(measure: str, name: str, within: str = "") -> list[PairedRow]:
-        return strata_rows(reports, arms, measure, name=name, seed=seed, within=within)
+        return strata_rows(reports, arms, measure, gaps.get(measure), name=name, seed=seed, within=within)
 
     def said(name: str, measure: str) -> str:
         both, gap = [report.measures.get(measure) for report in reports], gaps.get(measure)

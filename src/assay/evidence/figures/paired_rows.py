@@ -244,6 +244,7 @@ def strata_rows(
     reports: tuple[Report, Report],
     arms: tuple[Sequence[Episode], Sequence[Episode]],
     measure: str,
+    whole: Interval | None,
     *,
     name: str,
     seed: int,
@@ -252,11 +253,10 @@ def strata_rows(
     """Return the overall row, called `name`, then one a stratum; what holds no value, or all values, is left
     out.
 
-    `within` is said before each stratum: where rows of two measures stand together, it says of which these
-    are.
+    `whole` is the paired difference over all items, as the tables say it. `within` is said before each
+    stratum: where rows of two measures stand together, it says of which these are.
     """
     before, after = reports
-    whole = compare_measure(*arms, measure, rng(seed, measure)).difference
     rows = [PairedRow(name, before.measures.get(measure), after.measures.get(measure), whole, primary=True)]
     everything = [0 if arm is None else arm.n for arm in (rows[0].before, rows[0].after)]
     for label, values in before.strata.items():
