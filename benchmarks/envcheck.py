@@ -1,4 +1,4 @@
-"""Tasks with something the matter that `assay envcheck` names, and what it says of sound ones; writes
+"""Tasks with something the matter that `assay task check` names, and what it says of sound ones; writes
 results/envcheck.json.
 
 The broken and the sound tasks are those of tests/tools/envcheck, and the presets of configs/task/. A broken

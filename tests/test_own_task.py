@@ -64,7 +64,7 @@ def test_a_new_task_is_made_tried_checked_and_chosen(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_it_goes_on_to_a_claim_that_can_be_verified(tmp_path: Path) -> None:
     copy_project(tmp_path)
-    follow(tmp_path, "\n".join(line for line in QUICK.splitlines() if "envcheck" not in line))
+    follow(tmp_path, "\n".join(line for line in QUICK.splitlines() if "assay task check" not in line))
     told = follow(tmp_path, LONG)
     assert "mine: " in told
     assert (tmp_path / "dist/assay-package.tar").is_file()

@@ -68,12 +68,12 @@ TASKS_OF_ONES_OWN = "".join(
 def test_a_generated_block_is_the_one_of_the_last_run(page: str, name: str) -> None:
     start, end = readme.marks(name)
     assert text_of(page).split(start)[1].split(end)[0] == readme.make_blocks(ROOT)[name], (
-        "./run assay readme renews it"
+        "./run assay publish readme renews it"
     )
 
 
 def test_the_page_of_commands_is_what_the_command_line_says() -> None:
-    assert text_of(readme.CLI) == reference(app), "./run assay readme renews it"
+    assert text_of(readme.CLI) == reference(app), "./run assay publish readme renews it"
 
 
 def test_readme_is_short_and_its_first_screen_has_figure_claim_commands_and_stages() -> None:

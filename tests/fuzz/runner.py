@@ -34,13 +34,13 @@ CODES = {
     "verdict": {0, 1, 2, 5, 6},
     "package": {0, 1, 2, 6},
     "publish push": {0, 1, 2, 6},
-    "readme": {0, 1, 2, 6},
+    "publish readme": {0, 1, 2, 6},
     "runs compare": {0, 1, 2, 6},
     "runs report": {0, 1, 2, 6},
 }
 # These say with 1 what they found; there is no message of ours then.
 FINDERS = ("runs diff", "doctor", "verify", "seeds")
-WRITE_DATA = ("make-data", "audit")
+WRITE_DATA = ("task make-data", "task audit")
 # These only look: nothing of a run may be another afterwards.
 LOOKING = (
     "verdict",
@@ -53,7 +53,7 @@ LOOKING = (
     "doctor",
     "publish push",
     "publish wandb",
-    "serve",
+    "runs serve",
 )
 SECONDS, MEMORY = 180.0, 6 * 2**30  # a machine with other work takes its time
 TRACEBACK = "Traceback (most recent call last)"

@@ -67,7 +67,7 @@ def presets(rng: Random, root: Path) -> Prepared:
             ["config", "use", "grpo=fuzz"],
             ["config", "use", "task=structured"],
             ["config", "use", "seed=1"],
-            ["audit", f"{STRUCTURED}/train.jsonl", "--task", "structured"],
+            ["task", "audit", f"{STRUCTURED}/train.jsonl", "--task", "structured"],
             ["doctor"],
             ["fingerprint"],
             ["evaluate", *_played(root), "--items", "1", "--task", "collider"],
@@ -111,9 +111,9 @@ def data(rng: Random, root: Path) -> Prepared:
         [
             ["fingerprint"],
             ["fingerprint"],
-            ["audit", split, "--task", task],
+            ["task", "audit", split, "--task", task],
             ["doctor"],
-            ["audit", split, "--task", task, "--fix-splits", "--data", "data/mine"],
+            ["task", "audit", split, "--task", task, "--fix-splits", "--data", "data/mine"],
             ["render-evidence"],
             [
                 "evaluate",
@@ -145,7 +145,7 @@ def evidence(rng: Random, root: Path) -> Prepared:
     # Figures take seconds to draw, so few of the trials that would draw them are made.
     return rng.choice(
         [
-            *[["verdict"], ["runs", "health"], ["runs", "watch", "--once"], ["readme"]] * 2,
+            *[["verdict"], ["runs", "health"], ["runs", "watch", "--once"], ["publish", "readme"]] * 2,
             *[["runs", "compare", "."], ["runs", "summarize", name]] * 2,
             *[
                 ["runs", "summarize", name, "--skip-damaged"],
@@ -293,7 +293,7 @@ def arguments(rng: Random, root: Path) -> Prepared:
             words += [told] * rng.choice([1, 1, 1, 2])
     if rng.random() < 0.1:
         words += [rng.choice(["--help", "--nothing", "-", "--", "extra", ""])]
-    if words[0] == "serve":  # which serves until it is told to stop
+    if words[:2] == ["runs", "serve"]:  # which serves until it is told to stop
         words += ["--folder", "nowhere"]
     if words[:2] == ["publish", "push"]:
         words += ["--dry-run"]

@@ -1,5 +1,5 @@
-"""`assay audit` on files as they come: a table, an audit.json and an exit code, and on hostile ones never a
-traceback."""
+"""`assay task audit` on files as they come: a table, an audit.json and an exit code, and on hostile ones
+never a traceback."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def called(root: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tupl
     """Return exit code and messages of a call in this process, which is quicker than one of its own."""
     told: list[str] = []
     monkeypatch.chdir(root)
-    monkeypatch.setattr(sys, "argv", ["assay", "audit", *arguments])
+    monkeypatch.setattr(sys, "argv", ["assay", "task", "audit", *arguments])
     for place in ("assay.cli", "assay.tools.own_data.audit", "assay.tools.own_data.splits"):
         for name in ("say", "complain"):
             monkeypatch.setattr(f"{place}.{name}", told.append, raising=False)
@@ -63,7 +63,7 @@ def write(root: Path, content: bytes, name: str = "raw/tasks.jsonl") -> str:
 
 def test_a_usable_file_is_told_with_its_oddities_and_exit_code_0(root: Path) -> None:
     name = write(root, b"\n" + SOUND + jsonl([row(7), row(61, id=None)]))
-    done = assay(root, "audit", name, "--out", "report")
+    done = assay(root, "task", "audit", name, "--out", "report")
     assert done.returncode == 0, done.stderr
     for word in ("duplicate_record", "derived_id", "blank_line", "61 usable", "1 left out"):
         assert word in done.stdout
@@ -74,7 +74,7 @@ def test_a_usable_file_is_told_with_its_oddities_and_exit_code_0(root: Path) -> 
 
 def test_an_unusable_file_has_its_audit_written_and_exit_code_1(root: Path) -> None:
     name = write(root, SOUND + b"NaN\n")
-    done = assay(root, "audit", name)
+    done = assay(root, "task", "audit", name)
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     for word in ("unreadable", "line 61", "Fix: "):
@@ -179,7 +179,7 @@ def test_an_unknown_preset_lists_the_known_ones(root: Path, monkeypatch: pytest.
 
 def test_splits_are_made_with_schemas_checksums_and_a_preset_and_pass_the_fingerprint(root: Path) -> None:
     name = write(root, SOUND + jsonl([row(n, id=f"again{n}") for n in range(20)]))
-    done = assay(root, "audit", name, "--fix-splits")
+    done = assay(root, "task", "audit", name, "--fix-splits")
     assert done.returncode == 0, done.stderr
     for word in ("./run assay config use task=tasks", "./run repro", "evaluation.items"):
         assert word in done.stdout
@@ -201,7 +201,7 @@ def test_a_missing_folder_of_schemas_is_told_once_with_every_place_where_it_was_
     root: Path,
 ) -> None:
     rows = [row(n, schema_path=f"nowhere/{n % 3}.json") for n in range(40)]
-    done = assay(root, "audit", write(root, jsonl([*rows, row(50)])))
+    done = assay(root, "task", "audit", write(root, jsonl([*rows, row(50)])))
     assert done.returncode == 1
     told = [line for line in done.stdout.split("\n") if "nowhere" in line]
     assert len(told) == 2, done.stdout  # the row of the table, and where it was looked for
@@ -216,7 +216,7 @@ def test_contradicting_golds_set_a_ceiling_and_are_not_among_what_is_usable(root
     schema = {"type": "object", "properties": {"name": {"type": "string"}}}
     asked = {"prompt": "Ana or Bo?", "schema_path": None, "schema": schema}
     golds = [row(100 + n, **asked, gold={"name": name}) for n, name in enumerate(("Ana", "Ana ", "Bo"))]
-    done = assay(root, "audit", write(root, SOUND + jsonl(golds)))
+    done = assay(root, "task", "audit", write(root, SOUND + jsonl(golds)))
     assert (
         "no policy can exceed 98.5 % success: 1 prompt has contradicting golds (3 of 63 records)"
         in done.stdout
@@ -231,15 +231,15 @@ def test_calls_with_an_accepted_value_in_common_set_no_ceiling(root: Path) -> No
     asked = {"prompt": "1, 2 or 3?", "schema_path": None, "functions": functions}
     for second, n in (([2, 3], 0), ([3], 1)):
         golds = [row(n, **asked, gold={"f": {"x": values}}) for n, values in enumerate(([1, 2], second))]
-        assay(root, "audit", write(root, jsonl(golds)))
+        assay(root, "task", "audit", write(root, jsonl(golds)))
         assert len(json.loads((root / "audit.json").read_text())["ceilings"]) == n
 
 
 def test_the_advice_names_no_preset_that_cannot_run_and_writes_one_that_composes(root: Path) -> None:
     tasks = write(root, SOUND)
-    plain = assay(root, "audit", tasks)
+    plain = assay(root, "task", "audit", tasks)
     assert "tiny: no: its base is built from the lessons" in plain.stdout and "--fix-splits" in plain.stdout
-    done = assay(root, "audit", tasks, "--fix-splits")
+    done = assay(root, "task", "audit", tasks, "--fix-splits")
     assert "./run assay config use task=tasks grpo=tasks" in done.stdout
     assert assay(root, "config", "use", "task=tasks", "grpo=tasks").returncode == 0
     assert assay(root, "fingerprint").returncode == 0  # its suites are no larger than the splits

@@ -1,4 +1,5 @@
-"""`assay grade` makes of completions what the pipeline would have made, and refuses what is no suite."""
+"""`assay episodes grade` makes of completions what the pipeline would have made, and refuses what is no
+suite."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ Rows = list[dict[str, Any]]
 
 
 def grade(*words: str | Path) -> tuple[list[Episode], Grade]:
-    done = CliRunner().invoke(app, ["grade", *map(str, words), "--out", "out"])
+    done = CliRunner().invoke(app, ["episodes", "grade", *map(str, words), "--out", "out"])
     assert done.exit_code == 0, f"{done.output} {done.exception!r}"
     return read_records(Path("out/episodes.jsonl"), Episode, fix=""), read_record(
         Path("out/grade.json"), Grade, fix=""
@@ -38,7 +39,7 @@ def grade(*words: str | Path) -> tuple[list[Episode], Grade]:
 
 
 def refused(*words: str | Path) -> str:
-    done = CliRunner().invoke(app, ["grade", *map(str, words), "--out", "out"])
+    done = CliRunner().invoke(app, ["episodes", "grade", *map(str, words), "--out", "out"])
     assert done.exit_code == 1 and isinstance(done.exception, AssayError), f"{done.output} {done.exception!r}"
     assert not Path("out").exists(), "nothing is written"
     return str(done.exception)

@@ -73,18 +73,19 @@ def test_judging_planning_grading_rescoring_replaying_and_health_need_no_more(
     for arm, rate in (("before", 0.3), ("after", 0.7)):
         as_csv(project / f"{arm}.csv", results(arm, rate))
     line = (project / "data/structured/validation.jsonl").read_text().split("\n")[0]
-    (project / "data/structured/few.jsonl").write_text(f"{line}\n")
+    few = "data/structured/few.jsonl"
+    (project / few).write_text(f"{line}\n")
     answers = [{"item": json.loads(line)["id"], "draw": k, "completion": "{}"} for k in range(2)]
     as_jsonl(project / "said.jsonl", answers)
     as_jsonl(project / "log.jsonl", play(CLEAN["learned_form_and_all"], steps=12))
-    task = ("--task", "structured", "--tasks", "data/structured/few.jsonl")
+    task = ("--task", "structured", "--tasks", few)
     for words in (
         ("judge", "before.csv", "after.csv"),
         ("verify", "judged/assay-package.tar"),
         ("plan", "before.csv"),
-        ("grade", "data/structured/few.jsonl", "said.jsonl", "--task", "structured", "--out", "graded"),
-        ("rescore", "graded/episodes.jsonl", *task, "--weights", "fields=0"),
-        ("replay", "graded/episodes.jsonl", *task, "--page", "episode.html"),
+        ("episodes", "grade", few, "said.jsonl", "--task", "structured", "--out", "graded"),
+        ("episodes", "rescore", "graded/episodes.jsonl", *task, "--weights", "fields=0"),
+        ("episodes", "replay", "graded/episodes.jsonl", *task, "--page", "episode.html"),
         ("runs", "health", "log.jsonl"),
         ("evaluate", "--help"),
     ):

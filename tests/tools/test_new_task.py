@@ -1,4 +1,4 @@
-"""`assay new-task`: what it writes runs as it is, is nobody else's, and takes records of one's own."""
+"""`assay task new`: what it writes runs as it is, is nobody else's, and takes records of one's own."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def tried(root: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_it_writes_a_task_with_preset_records_and_a_test_that_passes(root: Path) -> None:
-    done = assay(root, "new-task", "mine")
+    done = assay(root, "task", "new", "mine")
     assert done.returncode == 0, done.stderr
     for place in WRITTEN:
         assert (root / place).is_file() and place in done.stdout
@@ -82,7 +82,7 @@ def test_nothing_that_is_there_is_overwritten(root: Path, place: str) -> None:
 
 @pytest.mark.parametrize("name", ["My Task", "../mine", "1st", "", "a-b", "mine\n"])
 def test_what_is_no_name_is_refused_with_one_that_is(root: Path, name: str) -> None:
-    with pytest.raises(ConfigError, match=r"\./run assay new-task [a-z]") as caught:
+    with pytest.raises(ConfigError, match=r"\./run assay task new [a-z]") as caught:
         new_task.run(root, name)
     near = str(caught.value).rsplit(" ", 1)[1]
     assert new_task.NAME.fullmatch(near)
@@ -93,11 +93,11 @@ def test_records_of_ones_own_take_the_place_of_the_first_ones(root: Path) -> Non
     (root / "mine.jsonl").write_text(
         "".join(f'{{"prompt": "pick: a{n} *b{n} c{n}", "answer": "b{n}", "id": "r{n}"}}\n' for n in range(60))
     )
-    told = assay(root, "audit", "mine.jsonl", "--task", "mine")
+    told = assay(root, "task", "audit", "mine.jsonl", "--task", "mine")
     assert told.returncode == 0, told.stderr
     asked = "--fix-splits --task mine --data data/mine --force"
     assert asked in told.stdout and "tiny: runs here" in told.stdout
-    done = assay(root, "audit", "mine.jsonl", *asked.split())
+    done = assay(root, "task", "audit", "mine.jsonl", *asked.split())
     assert done.returncode == 0, done.stderr
     rows = sum(
         (root / f"data/mine/{split}.jsonl").read_text().count("\n")

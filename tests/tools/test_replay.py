@@ -1,4 +1,5 @@
-"""`assay replay` shows one episode as it was played, says whether its task agrees, and obeys no text."""
+"""`assay episodes replay` shows one episode as it was played, says whether its task agrees, and obeys no
+text."""
 
 from __future__ import annotations
 
@@ -32,13 +33,13 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def replay(*words: str | int | Path) -> str:
-    done = CliRunner().invoke(app, ["replay", *map(str, words)])
+    done = CliRunner().invoke(app, ["episodes", "replay", *map(str, words)])
     assert done.exit_code == 0, f"{done.output} {done.exception!r}"
     return done.output
 
 
 def refused(*words: str | Path) -> str:
-    done = CliRunner().invoke(app, ["replay", *map(str, words)])
+    done = CliRunner().invoke(app, ["episodes", "replay", *map(str, words)])
     assert done.exit_code == 1 and isinstance(done.exception, AssayError), f"{done.output} {done.exception!r}"
     return str(done.exception)
 

@@ -1,4 +1,5 @@
-"""`assay rescore` tells what another reward changes, and refuses what the stored episodes cannot tell."""
+"""`assay episodes rescore` tells what another reward changes, and refuses what the stored episodes cannot
+tell."""
 
 from __future__ import annotations
 
@@ -32,13 +33,13 @@ WEIGHTS = {"parsed_strict": 0.05, "parsed_extracted": 0.0, "schema_valid": 0.15,
 
 
 def rescore(*words: str | Path) -> Rescored:
-    done = CliRunner().invoke(app, ["rescore", *map(str, words), "--out", "out"])
+    done = CliRunner().invoke(app, ["episodes", "rescore", *map(str, words), "--out", "out"])
     assert done.exit_code == 0, f"{done.output} {done.exception!r}"
     return read_record(Path("out/rescore.json"), Rescored, fix="")
 
 
 def refused(*words: str | Path) -> str:
-    done = CliRunner().invoke(app, ["rescore", *map(str, words), "--out", "out"])
+    done = CliRunner().invoke(app, ["episodes", "rescore", *map(str, words), "--out", "out"])
     assert done.exit_code == 1 and isinstance(done.exception, AssayError), f"{done.output} {done.exception!r}"
     assert not Path("out").exists(), "nothing is written"
     message = str(done.exception)

@@ -1,4 +1,4 @@
-"""`assay serve` gives out whole files of one folder, to this machine, and nothing else, however it is
+"""`assay runs serve` gives out whole files of one folder, to this machine, and nothing else, however it is
 asked."""
 
 from __future__ import annotations
@@ -257,7 +257,7 @@ def test_only_this_machine_is_listened_to(port: int) -> None:
 
 
 def test_the_command_says_where_and_ends_with_ctrl_c(folder: Path) -> None:
-    command = [sys.executable, "-m", "assay.cli", "serve", "--port", "0", "--folder", str(folder)]
+    command = [sys.executable, "-m", "assay.cli", "runs", "serve", "--port", "0", "--folder", str(folder)]
     process = subprocess.Popen(
         command,
         cwd=ROOT,

@@ -15,8 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from assay.cli.runs import digest
-from assay.core import console
+from assay.cli import config
 from assay.core.errors import AssayError
 from assay.core.records import Episode
 from assay.core.storage.json import read_record, read_records, write_json
@@ -367,13 +366,13 @@ def test_a_whole_model_is_not_merged(merged: Project) -> None:
 
 def test_the_command_prints_what_the_settings_need(ready: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    monkeypatch.setattr(console, "say", said.append)
+    monkeypatch.setattr(config, "say", said.append)
     for name, kind in ((ADAPTER, "a LoRA adapter"), (WHOLE, "a whole model, Qwen3ForCausalLM with 23,936")):
-        digest(ready / name)
+        config.digest(ready / name)
         sha256, _, told = said[-1].partition("  ")
         assert sha256 == brought_digest(ready / name)[1] and kind in told
     with pytest.raises(AssayError, match="in it adapter, whole"):
-        digest(ready / "elsewhere")
+        config.digest(ready / "elsewhere")
 
 
 def test_a_project_with_a_whole_model_has_no_checkpoints_to_sweep(merged: Project) -> None:

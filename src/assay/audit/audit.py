@@ -60,7 +60,7 @@ def ceiling_said(found: Ceiling, split: str) -> str:
 
 _CURES = {
     "duplicate_id": "give each record of a file its own id",
-    "leak": "make the splits by prompt, never by row: ./run assay audit TASKS.jsonl --fix-splits does",
+    "leak": "make the splits by prompt, never by row: ./run assay task audit TASKS.jsonl --fix-splits does",
 }
 
 

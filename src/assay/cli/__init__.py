@@ -11,7 +11,8 @@ from pathlib import Path
 
 import typer
 
-from assay.cli import data, results, runs, stages
+from assay.cli import config, episodes, results, runs, stages, task
+from assay.cli.moved import TopLevel
 from assay.cli.naming import name_settings_of
 from assay.core.console import complain
 from assay.core.errors import AssayError, EnvironmentFailure, Interrupted, TrainingStopped
@@ -30,29 +31,45 @@ COMMANDS = (
     results.verdict,
     results.plan,
     results.judge,
-    results.replay,
-    results.serve,
-    results.readme,
-    data.make_data,
-    data.audit,
-    data.new_task,
     runs.doctor,
-    runs.envcheck,
     runs.evaluate,
-    runs.grade,
-    runs.rescore,
-    runs.digest,
     runs.seeds,
 )
 GROUPS = {
     "runs": (
         "Look at trainings: one, or several beside each other.",
-        (results.watch, results.health, runs.diff, runs.compare, runs.summarize, runs.sweep, runs.report),
+        (
+            results.watch,
+            results.serve,
+            results.health,
+            runs.diff,
+            runs.compare,
+            runs.summarize,
+            runs.sweep,
+            runs.report,
+        ),
     ),
-    "publish": ("Hand a policy or a package on.", (results.push, results.sign, results.wandb, results.merge)),
+    "episodes": (
+        "Look again at episodes and completions that are stored; no model is loaded.",
+        (episodes.replay, episodes.grade, episodes.rescore),
+    ),
+    "task": (
+        "Make a task of your own, check it, audit its records.",
+        (task.new, task.check, task.audit, task.make_data),
+    ),
+    "config": (
+        "Choose and check presets; print the digest of an adapter or model to be named in one.",
+        (config.use, config.check, config.digest),
+    ),
+    "publish": (
+        "Hand on a policy or a package; renew the generated pages.",
+        (results.push, results.sign, results.wandb, results.merge, results.readme),
+    ),
 }
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+app = typer.Typer(
+    cls=TopLevel, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__
+)
 for command in COMMANDS:
     app.command()(command)
 for name, (about, members) in GROUPS.items():
@@ -62,7 +79,6 @@ for name, (about, members) in GROUPS.items():
     for member in members:
         group.command()(member)
     app.add_typer(group, name=name)
-app.add_typer(data.config, name="config")
 
 
 def main() -> None:
@@ -103,8 +119,8 @@ def main() -> None:
             raise
         complain(f"assay: this command expected the package {package}, found that it is not installed.")
         complain(
-            "Fix: pip install -r requirements.txt -c constraints.txt, as ./run does; the extra judge is enough"
-            " for plan, judge, grade, rescore, replay, runs health, evaluate --served, and verify of judgements"
+            "Fix: pip install -r requirements.txt -c constraints.txt, as ./run does; the extra judge is"
+            " enough for plan, judge, episodes, runs health, evaluate --served, and verify of judgements"
         )
         raise SystemExit(1) from None
     except OSError as error:

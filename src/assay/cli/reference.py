@@ -14,8 +14,8 @@ KINDS = {int: "N", float: "NUMBER", str: "TEXT", Path: "PATH"}
 HEAD = """\
 # Commands
 
-This page is written by `./run assay readme` from the command line itself; an edit by hand would not last.
-Call every command through `./run`, which sets up the environment. Exit codes are in
+This page is written by `./run assay publish readme` from the command line itself; an edit by hand would not
+last. Call every command through `./run`, which sets up the environment. Exit codes are in
 [recovery.md](recovery.md#exit-codes).
 """
 

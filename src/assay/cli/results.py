@@ -130,38 +130,6 @@ def judge(
     raise typer.Exit(tool.run(before, after, make_request(tool.JudgeRequest, locals())))
 
 
-def replay(
-    episode: Annotated[
-        Path,
-        typer.Argument(
-            metavar="EPISODES", help="A file of episodes, a folder of results, a project, or a package."
-        ),
-    ],
-    item: Annotated[
-        str | None, typer.Argument(metavar="[ITEM]", help="Id of its item; the first if not given.")
-    ] = None,
-    draw: Annotated[int | None, typer.Option(min=0, help="Which draw; the first if not given.")] = None,
-    arm: Annotated[
-        str, typer.Option(metavar="NAME", help="Of a project or package: whose episodes, such as pre_eval.")
-    ] = "post_eval",
-    step: Annotated[int | None, typer.Option(min=0, help="Of a validation: at which step.")] = None,
-    task: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Preset of configs/task/; that of params.yaml if not given."),
-    ] = None,
-    tasks: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Records that were played, if not the project's.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the worlds that were played.")] = None,
-    page: Annotated[Path | None, typer.Option(metavar="FILE.html", help="Write it as a page too.")] = None,
-) -> None:
-    """Walk through one stored episode: what was asked, each turn with its reward, and what was right."""
-    from assay.tools.replay import command as tool
-    from assay.tools.replay.finding import ReplayRequest
-
-    tool.run(Path.cwd(), episode, make_request(ReplayRequest, locals()))
-
-
 def plan(
     pilot: Annotated[
         Path | None,

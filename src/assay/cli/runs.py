@@ -27,25 +27,6 @@ def doctor(
     raise typer.Exit(tool.run(Path.cwd(), device_memory))
 
 
-def envcheck(
-    task: Annotated[
-        str | None,
-        typer.Argument(metavar="[TASK]", help="Preset of configs/task/; the chosen one if not given."),
-    ] = None,
-    seconds: Annotated[
-        float, typer.Option(min=5.0, max=3600.0, metavar="N", help="That it may take.")
-    ] = 55.0,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="JSON of all findings; in .scratch/envcheck/ if not given."),
-    ] = None,
-) -> None:
-    """Check whether a task is fit to be trained on, in 27 looks; exit code 1 for a fault."""
-    from assay.tools.envcheck import command as tool
-
-    raise typer.Exit(tool.run(Path.cwd(), task, seconds, out))
-
-
 def diff(
     a: Annotated[Path, typer.Argument(metavar="A", help="train_log.jsonl, or a folder that has one.")],
     b: Annotated[Path, typer.Argument(metavar="B", help="Another.")],
@@ -82,20 +63,6 @@ def compare(
     from assay.tools.recipe import compare as tool
 
     tool.run(Path.cwd(), runs or [], one_sided=one_sided, out=out)
-
-
-def digest(
-    folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="A LoRA adapter, or a whole model, made elsewhere.")
-    ],
-) -> None:
-    """Look at an adapter or a model that was made elsewhere, as `assay train` does, and print its sha256 for
-    train.sha256."""
-    from assay.core.console import say
-    from assay.pipeline.external import brought_digest
-
-    kind, found = brought_digest(folder)
-    say(f"{found}  {folder}: {kind}")
 
 
 def seeds(
@@ -231,71 +198,6 @@ def evaluate(
     from assay.tools import evaluate_served
 
     evaluate_served.run(Path.cwd(), asked, make_request(ServedRequest, given))
-
-
-def grade(
-    tasks: Annotated[Path, typer.Argument(metavar="TASKS", help="Tasks file that was answered, JSONL.")],
-    completions: Annotated[
-        Path,
-        typer.Argument(
-            metavar="COMPLETIONS",
-            help="JSONL, CSV or Parquet with an item and completion, completions or messages.",
-        ),
-    ],
-    task: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Preset of configs/task/; that of params.yaml if not given."),
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Whose completions these are, in your words.")
-    ] = None,
-    items: Annotated[
-        int | None, typer.Option(min=1, help="So many of the items, as in evaluate; all if not given.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the worlds that were played.")] = None,
-    surface: Annotated[
-        str | None, typer.Option(help="compact or json: how the environment spoke; as in the settings.")
-    ] = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder to write.")] = Path("graded"),
-) -> None:
-    """Grade completions that you have by a task's own grader: episodes that judge takes."""
-    from assay.tools.grade import command as tool
-
-    tool.run(Path.cwd(), tasks, completions, make_request(tool.GradeRequest, locals()))
-
-
-def rescore(
-    logs: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="LOG...",
-            help="Episodes of assay, its validation.jsonl, or a log of another trainer with reward parts.",
-        ),
-    ],
-    weights: Annotated[
-        str | None, typer.Option(metavar="PART=N,...", help="What each part counts; or a YAML file of them.")
-    ] = None,
-    entry: Annotated[
-        str | None,
-        typer.Option(metavar="FILE:FUNCTION", help="Another reward function, for a task of your own."),
-    ] = None,
-    task: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Preset of configs/task/; that of params.yaml if not given."),
-    ] = None,
-    tasks: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Records of the episodes, if not the project's data.")
-    ] = None,
-    success: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Of another trainer's log: what says what is right.")
-    ] = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder to write.")] = Path("rescored"),
-) -> None:
-    """Score stored episodes and groups under another reward, without a model: which order changes, which
-    advantages flip, and whether it agrees better with success."""
-    from assay.tools.rescore import command as tool
-
-    tool.run(Path.cwd(), logs, make_request(tool.RescoreRequest, locals()))
 
 
 def sweep(

@@ -134,8 +134,8 @@ def checked_sums(project: Project) -> dict[str, str]:
     """
     root, folder = project.params.dataset.root, project.data("")
     fix = (
-        f"restore the data: git checkout -- {root}   (new data: ./run assay audit TASKS.jsonl --fix-splits"
-        " writes it)"
+        f"restore the data: git checkout -- {root}   (new data: ./run assay task audit TASKS.jsonl"
+        " --fix-splits writes it)"
     )
     listed = inside(project.data(SUMS), [folder, project.root], where=f"{root}/{SUMS}", fix=fix)
     try:
@@ -186,7 +186,7 @@ def _require_covered(found: Fingerprint, sums: Mapping[str, str], root: str) -> 
                 found="another",
                 where=path,
                 fix=(
-                    f"move it into {root} and add its line   (./run assay audit TASKS.jsonl --fix-splits"
+                    f"move it into {root} and add its line   (./run assay task audit TASKS.jsonl --fix-splits"
                     " copies schema files)"
                 ),
             )

@@ -1,4 +1,4 @@
-"""`assay new-task NAME`: the files of a task of one's own, which run as they are and wait to be changed.
+"""`assay task new NAME`: the files of a task of one's own, which run as they are and wait to be changed.
 
 They are those of the example `words`, so what a new task begins with is what is measured and tested there.
 """
@@ -53,8 +53,8 @@ def run(root: Path, name: str) -> None:
         raise ConfigError(
             "a name of a-z, 0-9 and _ that begins with a letter",
             found=repr(name),
-            where="assay new-task",
-            fix=f"./run assay new-task {near}",
+            where="assay task new",
+            fix=f"./run assay task new {near}",
         )
     files = _files(root, name)
     if there := [place for place in files if (root / place).exists()]:
@@ -66,10 +66,10 @@ def run(root: Path, name: str) -> None:
     for line in (
         *(f"wrote {place}" for place in files),
         "it runs as it is; make the reward yours, then:",
-        f"  ./run assay audit MINE.jsonl {own}   # your records instead",
+        f"  ./run assay task audit MINE.jsonl {own}   # your records instead",
         f"  ./run test tasks/test_{name}.py",
         f"  ./run assay config use task={name}",
-        "  ./run assay envcheck",
+        "  ./run assay task check",
         "  ./run repro",
     ):
         say(line)

@@ -1,4 +1,4 @@
-"""`assay readme`: generated blocks of README.md and docs/results.md, each a function of committed files."""
+"""`assay publish readme`: generated blocks of README.md and docs/results.md, each made of committed files."""
 
 from __future__ import annotations
 

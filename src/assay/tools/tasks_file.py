@@ -66,7 +66,7 @@ def items_of(project: Project, task: Task, path: Path) -> tuple[list[Item], str]
         raise DataError(f"records of task {task.name}", found=found, where=where, fix=fix)
     refuse_unusable(audited.report, where)
     if dropped := len(audited.dropped["tasks"]):
-        why = f"(dataset.audit); ./run assay audit {path} says why"
+        why = f"(dataset.audit); ./run assay task audit {path} says why"
         complain(f"{path}: {counted(dropped, 'records')} left out {why}")
     kept = audited.kept["tasks"]
     if not kept:

@@ -1,4 +1,4 @@
-"""What envcheck says of tasks with something the matter, and of those without."""
+"""What `assay task check` says of tasks with something the matter, and of those without."""
 
 from __future__ import annotations
 

@@ -115,7 +115,8 @@ class ExternalTraining(Brought):
         examples=["elsewhere/adapter"],
     )
     sha256: Digest = Field(
-        description="of its files, as `assay digest FOLDER` prints it", examples=["0123456789abcdef" * 4]
+        description="of its files, as `assay config digest FOLDER` prints it",
+        examples=["0123456789abcdef" * 4],
     )
 
     @property

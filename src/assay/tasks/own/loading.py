@@ -89,7 +89,7 @@ def module_of(settings: OwnTask, root: str, file: str | None = None) -> ModuleTy
     path = (folder / file).resolve()
     if not path.is_file():
         there = ", ".join(sorted(each.name for each in folder.glob("*.py"))) or "no .py file"
-        fix = "correct task.code or task.entry, or ./run assay new-task NAME"
+        fix = "correct task.code or task.entry, or ./run assay task new NAME"
         raise ConfigError(f"a file {settings.code}/{file}", found=there, where="task.entry", fix=fix)
     key = hashlib.sha256(str(path).encode() + path.read_bytes()).hexdigest()[:16]
     name = f"{IMPORTED}{path.stem}_{key}"

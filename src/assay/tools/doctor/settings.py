@@ -305,7 +305,7 @@ def _apart(items: Sequence[Item], validation: Sequence[Item]) -> Finding:
         "the data files of train and validation.suite",
     )
     fix = (
-        "./run assay audit TASKS.jsonl --fix-splits makes splits that share nothing; or another"
+        "./run assay task audit TASKS.jsonl --fix-splits makes splits that share nothing; or another"
         " validation.suite"
     )
     shared = [item.id for item in validation if item.id in ids]

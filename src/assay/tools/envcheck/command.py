@@ -1,4 +1,4 @@
-"""`assay envcheck`: look at a task before it is trained on, in a process of its own that may fail."""
+"""`assay task check`: look at a task before it is trained on, in a process of its own that may fail."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LEAST = 10.0  # beyond its time, before the process is ended
 
 
 class Report(Record):
-    """What `assay envcheck` found."""
+    """What `assay task check` found."""
 
     task: str
     seconds: float
@@ -49,7 +49,7 @@ def run(root: Path, name: str | None = None, seconds: float = SECONDS, out: Path
     name = name or selected(root).task
     project = project_for(root, name)
     begun = time.monotonic()
-    with progress(f"envcheck {name}", 1) as advance:
+    with progress(f"task check {name}", 1) as advance:
         findings = examined(project, seconds)
         advance(1)
     took = time.monotonic() - begun

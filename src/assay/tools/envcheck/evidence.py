@@ -155,7 +155,7 @@ def not_looked_at(name: str, why: str) -> Finding:
 
 def out_of_time(name: str) -> Finding:
     """Return that there was no time for a check, which may have found something."""
-    fix = "./run assay envcheck on a quieter machine, or a faster grader"
+    fix = "./run assay task check on a quieter machine, or a faster grader"
     return check(name, "a look", "this examination").warning("not looked at: there was no time left", fix)
 
 

@@ -145,7 +145,7 @@ def heldout_overlap(seen: Evidence) -> Finding:
     again_asked = [repr(item.public) in prompts for item in alike]
     share = max(same, sum(again_asked) / max(1, len(alike)))
     told = f"{max(share, words):.0%} of {counted(len(heldout), 'held-out records')} are among {len(train)} of train"
-    fix = "draw held-out from other seeds or sources, or split by prompt: ./run assay audit --fix-splits"
+    fix = "draw held-out from other seeds or sources, or split by prompt: ./run assay task audit --fix-splits"
     if share > SOME_LEAK:
         return look.fault(told, fix)
     one, again = _worlds(seen)

@@ -1,4 +1,4 @@
-"""`assay grade`: completions that somebody has become episodes, graded by the task's own grader."""
+"""`assay episodes grade`: completions that somebody has become episodes, graded by the task's own grader."""
 
 from __future__ import annotations
 

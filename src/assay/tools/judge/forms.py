@@ -91,7 +91,7 @@ def episode_row(where: str, row: Row, metric: str | None) -> Reading:
         raise refuse("strata by label", type(strata).__name__, where)
     tokens = sum(whole_of(turn.get("n_tokens", 0), where, "n_tokens") or 0 for turn in turns)
     truncated = sum(bool(turn.get("truncated")) for turn in turns)
-    # Of completions that `assay grade` was brought nobody counted a token: no turn has one, nor a prompt.
+    # Of completions that `episodes grade` was brought nobody counted a token: no turn has one, nor a prompt.
     counted = tokens > 0 or any(turn.get("prompt_digest") for turn in turns)
     return Reading(
         where,

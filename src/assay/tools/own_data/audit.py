@@ -107,7 +107,7 @@ def advise(project: Project, task: str, tasks: Path) -> None:
     which = (
         "for this machine" if found else "for the processor of this machine, since none runs here as it is"
     )
-    command = f"./run assay audit {shlex.quote(str(tasks))} --fix-splits"
+    command = f"./run assay task audit {shlex.quote(str(tasks))} --fix-splits"
     command += f" --task {task} --data {project.params.dataset.root} --force" if own else ""
     say(f"next: {command}   (writes the splits, and a preset {which})")
 

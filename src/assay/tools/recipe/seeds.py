@@ -117,7 +117,7 @@ def run(
             packed = pack_seeds(root, found, copies)
             say(f"wrote {packed.relative_to(root)} and a figure beside it; assay verify checks it")
     print_recipe(found)
-    say(f"wrote {FILE}; ./run assay readme shows it")
+    say(f"wrote {FILE}; ./run assay publish readme shows it")
     return 0 if all(run.verdict not in (None, NOT_EVALUABLE) for run in runs) else 1
 
 

@@ -1,4 +1,5 @@
-"""`assay replay`: one episode turn by turn, on a terminal and as a page; no text of a model steers either."""
+"""`assay episodes replay`: one episode turn by turn, on a terminal and as a page; no text of a model steers
+either."""
 
 from __future__ import annotations
 

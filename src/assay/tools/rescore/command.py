@@ -1,4 +1,4 @@
-"""`assay rescore`: stored completions under another reward, without a model."""
+"""`assay episodes rescore`: stored completions under another reward, without a model."""
 
 from __future__ import annotations
 
@@ -73,7 +73,8 @@ def run(root: Path, paths: Sequence[Path], asked: RescoreRequest) -> None:
     if (asked.weights is None) == (asked.entry is None):
         given = "neither" if asked.weights is None else "both"
         fix = "--weights part=0.5,other=1"
-        raise ConfigError("one of --weights and --entry", found=given, where="assay rescore", fix=fix)
+        where = "assay episodes rescore"
+        raise ConfigError("one of --weights and --entry", found=given, where=where, fix=fix)
     if asked.out.exists() and not asked.out.is_dir():
         fix = "--out with another name"
         raise ConfigError("a folder to write in", found="a file", where=f"--out {asked.out}", fix=fix)

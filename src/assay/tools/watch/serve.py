@@ -1,4 +1,4 @@
-"""`assay serve`: the evidence folder on this machine's own address, to read and nothing else.
+"""`assay runs serve`: the evidence folder on this machine's own address, to read and nothing else.
 
 A page that shows a claim about other settings or data than those at hand is not given out.
 """

@@ -1,0 +1,103 @@
+"""Make a task of one's own, look whether it is fit to be trained on, and make or judge its data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from assay.core.console import say
+
+
+def new(
+    name: Annotated[str, typer.Argument(help="Of its folder, preset and records: a-z, 0-9 and _.")],
+) -> None:
+    """Write the files of a task of your own, with a test and records, to run as they are and to change."""
+    from assay.tools import new_task as tool
+
+    tool.run(Path.cwd(), name)
+
+
+def check(
+    task: Annotated[
+        str | None,
+        typer.Argument(metavar="[TASK]", help="Preset of configs/task/; the chosen one if not given."),
+    ] = None,
+    seconds: Annotated[
+        float, typer.Option(min=5.0, max=3600.0, metavar="N", help="That it may take.")
+    ] = 55.0,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="JSON of all findings; in .scratch/envcheck/ if not given."),
+    ] = None,
+) -> None:
+    """Check whether a task is fit to be trained on, in 27 looks; exit code 1 for a fault."""
+    from assay.tools.envcheck import command as tool
+
+    raise typer.Exit(tool.run(Path.cwd(), task, seconds, out))
+
+
+def audit(
+    tasks: Annotated[
+        Path, typer.Argument(metavar="TASKS.jsonl", help="Your tasks file, one JSON object a line.")
+    ],
+    task: Annotated[
+        str | None,
+        typer.Option(
+            help="Preset of configs/task/ that says how to read it; the one for own records if not given."
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for audit.json.")] = Path(),
+    fix_splits: Annotated[
+        bool, typer.Option("--fix-splits", help="Write splits by prompt group, and presets for them.")
+    ] = False,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder for the splits; data/<name of the file> if not given.")
+    ] = None,
+    fractions: Annotated[str, typer.Option(help="Shares of train, validation and heldout.")] = "0.8,0.1,0.1",
+    seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
+    force: Annotated[
+        bool, typer.Option("--force", help="Overwrite data in the folder for the splits.")
+    ] = False,
+    base: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL", help="Count prompts in the tokens of this base: a folder, or one of the hub."
+        ),
+    ] = None,
+) -> None:
+    """Report what is odd about your tasks file; with --fix-splits make a dataset of it."""
+    from assay.tasks.catalogue import task_of_own_records
+    from assay.tools.own_data import audit as tool
+    from assay.tools.own_data import splits
+
+    root, task = Path.cwd(), task or task_of_own_records()
+    project = tool.project_for(root, task)
+    plan = splits.plan(project, tasks, data, fractions, seed, force=force) if fix_splits else None
+    audited = tool.run(project, tasks, out)
+    if base is not None:
+        tool.count_tokens(project, tasks, audited, base)
+    if plan is not None:
+        splits.write(project, task, audited, plan)
+    else:
+        tool.advise(project, task, tasks)
+
+
+def make_data(
+    task: Annotated[str | None, typer.Option(help="Whose data; those of params.yaml if not given.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder to write; data/<task> if not given.")] = None,
+) -> None:
+    """Generate a task's shipped data and their SHA256SUMS; equal code gives equal bytes."""
+    from assay.core.storage.files import sha256_bytes, write_text
+    from assay.dataset.verified import SUMS, sums_text
+    from assay.pipeline.project import Project
+    from assay.tasks.catalogue import shipped_data
+
+    task = task or Project.open(Path.cwd()).params.task.name
+    files = shipped_data(task)
+    folder = Path("data") / task if out is None else out
+    for name, text in files.items():
+        write_text(folder / name, text)
+    write_text(folder / SUMS, sums_text({name: sha256_bytes(text.encode()) for name, text in files.items()}))
+    say(f"wrote {len(files)} files to {folder}")
