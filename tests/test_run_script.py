@@ -360,6 +360,12 @@ def test_an_unknown_benchmark_is_refused(download: Download) -> None:
     assert "there is no benchmarks/nothing.py" in done.stderr
 
 
+def test_an_unknown_word_is_told_in_one_message_with_where_commands_are_listed(download: Download) -> None:
+    done = download.run("reproduce")
+    assert done.returncode == 1
+    assert "found reproduce\nFix: ./run help; what assay can do is in ./run assay --help" in done.stderr
+
+
 @pytest.mark.parametrize("kind", ["absolute", "relative", "chain"])
 def test_called_through_a_link_it_is_the_project_it_stands_in(
     download: Download, tmp_path: Path, kind: str
