@@ -1,8 +1,10 @@
-"""How long `assay judge` takes for a million results, and how much memory: two CSVs of 125,000 items with four draws.
+"""How long `assay judge` takes for a million results, and how much memory: two CSVs of 125,000 items with
+four draws.
 
     ./run bench judge    (about a minute on a free core; writes results/judge.json)
 
-`seconds` are of the whole command, from its start to the package; `imports` of what it loads, without matplotlib.
+`seconds` are of the whole command, from its start to the package; `imports` of what it loads, without
+matplotlib.
 """
 
 from __future__ import annotations

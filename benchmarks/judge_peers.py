@@ -4,9 +4,9 @@
         ./run python -m pip install --target .scratch/peers/$name $name; done
     ./run bench judge_peers    (ten minutes; writes results/judge_peers.md; PEERS=DIR names another folder)
 
-Every cell of the tables is what a call gave, in a process of its own with that package's own dependencies. What
-is not installed is said. A feature is "no" where a call failed or nothing public has such a name: it may be there
-under another.
+Every cell of the tables is what a call gave, in a process of its own with that package's own dependencies.
+What is not installed is said. A feature is "no" where a call failed or nothing public has such a name: it may
+be there under another.
 
 """
 
@@ -274,7 +274,8 @@ def calls_of_evalconfidence(arms: Arms) -> dict[str, str]:
         "draws": "epochs, averaged" if drawn == 0.5 else f"epochs, but {drawn}",
         "clusters": tried(
             lambda: (
-                f"{'not ' if same else ''}in compare; standard_error: {evalconfidence.standard_error(one).summary()}"
+                f"{'not ' if same else ''}in compare; standard_error:"
+                f" {evalconfidence.standard_error(one).summary()}"
             )
         ),
         "multiple comparison": absent("evalconfidence", "holm", "bonferroni", "benjamini"),

@@ -1,4 +1,5 @@
-"""Twelve made-up trainings that game their reward and twelve that are sound, of other shapes than those before.
+"""Twelve made-up trainings that game their reward and twelve that are sound, of other shapes than those
+before.
 
 They were written after the rules and the logs of hack_logs.py and sound_logs.py.
 """

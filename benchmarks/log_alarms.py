@@ -5,8 +5,8 @@ The logs are those of hack_logs.py and sound_logs.py, written in the forms of fi
 rules were set on other logs before (tests/tools/log_shapes.py), and nothing was moved for these. A log rings
 if the exit code is not 0: AMBER counts.
 
-`later` has 24 logs more (later_logs.py), written when all of this was done; nothing was moved for them either,
-and rewardspy did not see them.
+`later` has 24 logs more (later_logs.py), written when all of this was done; nothing was moved for them
+either, and rewardspy did not see them.
 
 Each log is judged twice, as it is and with its column of success taken out (`without_success`): few trainers
 log success by another measure than what they reward. What is still told from a name then is a reward part
@@ -15,9 +15,10 @@ that is called accuracy, solved or the like.
 rewardspy (github.com/AvAdiii/rewardspy, MIT) is on no package index that this was run with: pip found no
 version. Its five detectors and their engine were taken from a public copy (HarperZ9/rewardspy, commit below)
 without texts and dashboard, and play each log as `rewardspy audit` does, where `--rewardspy FOLDER` names a
-folder with the package (without it what it said before is kept): default window and sensitivity, every completion a record with its parts and its
-length in words, every row of a log of means one record. `found` and `false_alarms` count logs at whose end a
-detector still warns, which is its exit code; `ever` counts logs that had any alert.
+folder with the package (without it what it said before is kept): default window and sensitivity, every
+completion a record with its parts and its length in words, every row of a log of means one record. `found`
+and `false_alarms` count logs at whose end a detector still warns, which is its exit code; `ever` counts logs
+that had any alert.
 
 Usage: ./run bench log_alarms (some minutes on one core). Writes results/log_alarms.json.
 """

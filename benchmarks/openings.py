@@ -1,4 +1,5 @@
-"""What an adversary gets who looks at the same held-out records again and again, and shows what he likes best.
+"""What an adversary gets who looks at the same held-out records again and again, and shows what he likes
+best.
 
 No training here teaches anything: the policies of a row answer the items by rates that are the base's, or by
 rates moved at random with mean 0 over seeds and items. `before` is how often something is called better at
@@ -85,7 +86,8 @@ def places(recipes: list[Recipe]) -> list[int]:
 
 
 def judged(recipes: list[Recipe], shown: list[int]) -> tuple[bool, float]:
-    """Return whether the runs shown, by their place among these, carry no mark as one recipe; and their level."""
+    """Return whether the runs shown, by their place among these, carry no mark as one recipe; and their
+    level."""
     known = {each.policy_digest: each for each in tries(open_all(recipes), ["r"], None, "s")}
     last = recipes[shown[-1]]
     runs = []
@@ -113,7 +115,8 @@ def _run(seed: int, seeds: tuple[int, ...], found: KnownOpenings) -> Run:
     return Run(str(seed), {}, claim, trained, [], [])  # type: ignore[arg-type]
 
 
-# Before one policy is shown: ten trained models named as bases, and eleven trainings on a copy of its records.
+# Before one policy is shown: ten trained models named as bases, and eleven trainings on a copy of its
+# records.
 AS_BASES = [Look(f"p{k}", "pre_eval", base=f"p{k}") for k in range(10)]
 COPIES = [
     Look(f"p{k}", suite="copy", records=(ask("other id", "Hello, WHICH lamp\u200b?"),)) for k in range(11)
@@ -223,7 +226,8 @@ def best_rolls(name: str) -> dict[str, object]:
 
 
 def pairs_of_recipes(name: str) -> dict[str, object]:
-    """Return how often any pair is called apart of 6 recipes of 10 seeds, each compared with all before it."""
+    """Return how often any pair is called apart of 6 recipes of 10 seeds, each compared with all before
+    it."""
     luck, n, seeds = labelled_rng("openings", "pairs"), 6, 10
     before, now = np.zeros(REPLICATIONS, bool), np.zeros(REPLICATIONS, bool)
     for k in range(REPLICATIONS):

@@ -36,7 +36,8 @@ def measured(name: str, folder: Path) -> dict[str, Any]:
         done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
         if done.returncode:
             sys.exit(
-                f"{name}: {' '.join(words)} ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+                f"{name}: {' '.join(words)} ended with {done.returncode}:\n"
+                f"{done.stdout[-2000:]}{done.stderr[-2000:]}"
             )
         print(f"{name}: {' '.join(words)}: {time.monotonic() - begun:.0f} s", flush=True)
         return time.monotonic() - begun

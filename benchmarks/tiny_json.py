@@ -41,7 +41,8 @@ TALKS = 200
 
 
 def run(root: Path, task: str) -> dict[str, dict[str, float]]:
-    """Run every stage in a clone and return the seconds of each; those of stages that ended before are kept."""
+    """Run every stage in a clone and return the seconds of each; those of stages that ended before are
+    kept."""
     clock = root.with_name(f"{root.name}_seconds.json")
     if not root.is_dir():
         subprocess.run(["git", "clone", "-q", str(ROOT), str(root)], check=True)

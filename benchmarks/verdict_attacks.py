@@ -250,8 +250,8 @@ PLACES = ("Oslo", "Turin", "Leeds", "Porto", "Graz", "Lyon", "Ghent", "Basel")
 
 
 def reworded(which: Callable[[int], int], gold: Callable[[int], Any]) -> list[Item]:
-    """Return 512 items, each one of eight records in one of 64 wordings; `which` record an item is, and the right
-    answer of a record."""
+    """Return 512 items, each one of eight records in one of 64 wordings; `which` record an item is, and the
+    right answer of a record."""
     found = []
     for k in range(512):
         of, start, end = which(k), WORDINGS[k // 8 % 8], ENDS[k // 64]

@@ -200,13 +200,14 @@ BEYOND: dict[str, Layout] = {
     **{f"rare total losers, 1 %, {n} clusters": alike(n, two_points(0.01, -1.0)) for n in (128, 512)},
 }
 
-# Beyond these a mean of MEANS lies in less than one of ten thousand clusters, so that cutting it off moves the
-# mean by less than a thousandth of its spread: with them it is a reward whose bounds are known.
+# Beyond these a mean of MEANS lies in less than one of ten thousand clusters, so that cutting it off moves
+# the mean by less than a thousandth of its spread: with them it is a reward whose bounds are known.
 CUT = {"normal": 5.0, "heavy": 40.0, "skewed": 10.0, "size": 2.5, "nine": 1.0, "sizes": 5.0}
 
 
 def within(layout: Layout, cut: float) -> Layout:
-    """Return the layout of a reward: its values are cut off, and are shares of what two rewards can differ by."""
+    """Return the layout of a reward: its values are cut off, and are shares of what two rewards can differ
+    by."""
 
     def draw(rng: np.random.Generator, replications: int) -> Drawn:
         totals, sizes = layout(rng, replications)

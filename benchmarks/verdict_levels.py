@@ -7,11 +7,11 @@ than all that were, the test is told their size, as the plan of a claim tells it
 95 % interval of Clopper and Pearson. Where clusters are too few for their sizes the claim refuses: `refused`,
 with what would be `needed`.
 
-`at_random` are layouts that nobody chose, with true gains that are not 0. `means` are measures without bounds,
-which have no p, and an interval where clusters are many (`shown`); `beyond` says why: what is rare enough is in
-no interval, and `false_better` is how often it would lie above 0. The same means with bounds, as rewards have
-them, are among the layouts. `power` is what is promised before training against what is then found; `cost` is
-what the deciding test gives up against sign flips, which hold no level.
+`at_random` are layouts that nobody chose, with true gains that are not 0. `means` are measures without
+bounds, which have no p, and an interval where clusters are many (`shown`); `beyond` says why: what is rare
+enough is in no interval, and `false_better` is how often it would lie above 0. The same means with bounds, as
+rewards have them, are among the layouts. `power` is what is promised before training against what is then
+found; `cost` is what the deciding test gives up against sign flips, which hold no level.
 
     ./run bench verdict_levels    (about a minute on one core; writes results/verdict_levels.json)
 """
@@ -77,8 +77,9 @@ def measured(name: str, layout: Layout) -> dict[str, object]:
 
 
 def of_means(name: str, layout: Layout) -> dict[str, object]:
-    """Return how often the interval of a mean without bounds lies above 0 or holds it, where it is shown at all,
-    and the two-sided levels of sign flips, of studentised sign flips and of the studentised bootstrap."""
+    """Return how often the interval of a mean without bounds lies above 0 or holds it, where it is shown at
+    all, and the two-sided levels of sign flips, of studentised sign flips and of the studentised
+    bootstrap."""
     totals, sizes = layout(labelled_rng("means", name), REPLICATIONS)
     luck, n = labelled_rng("means", name, "luck"), totals.shape[1]
     plain = sign_flip_tests(totals, luck, FLIPS)

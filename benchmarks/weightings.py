@@ -1,4 +1,5 @@
-"""The deciding test of a rate on many experiments at once, by weightings as the claim does it: for simulations."""
+"""The deciding test of a rate on many experiments at once, by weightings as the claim does it: for
+simulations."""
 
 from __future__ import annotations
 

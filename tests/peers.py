@@ -1,6 +1,7 @@
 """Tools of others, whose own logs and servers tests use where they are installed; none is among assay's pins.
 
-`ASSAY_PEERS` names a Python that has them and what assay is pinned to, as .ci/run makes one from .ci/peers.txt.
+`ASSAY_PEERS` names a Python that has them and what assay is pinned to, as .ci/run makes one from
+.ci/peers.txt.
 """
 
 from __future__ import annotations

@@ -109,7 +109,8 @@ ANSWERS: dict[str, Sequence[Any]] = {
     "one answer": ["yes"] * 8,
     "no answers": [None] * 8,
 }
-# Of each wording: other case, filler words, three words of its own, its own words in another order, far digits.
+# Of each wording: other case, filler words, three words of its own, its own words in another order, far
+# digits.
 CHANGES: dict[str, Callable[[random.Random, str], str]] = {
     "filler": lambda rng, text: rng.choice([str, str.upper, str.lower])(
         rng.choice(BEFORE) + text + rng.choice(AFTER)

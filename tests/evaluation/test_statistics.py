@@ -316,8 +316,8 @@ def test_where_nothing_could_be_shown_the_smallest_layout_that_could_is_said(
 
 
 def test_studentised_sign_flips_are_plain_ones_where_clusters_are_of_one_size() -> None:
-    """What is flipped keeps its squares, so that a larger sum always has a larger t: Janssen's test is no other
-    one here."""
+    """What is flipped keeps its squares, so that a larger sum always has a larger t: Janssen's test is no
+    other one here."""
     totals = rng("janssen").normal(0.3, 1, 10)
     signs = 1.0 - 2.0 * (np.arange(2**10)[:, None] >> np.arange(10) & 1)
     flipped = signs * totals

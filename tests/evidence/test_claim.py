@@ -222,7 +222,8 @@ SAID: list[tuple[str, str, str, list[Episode], dict[str, Any], str]] = [
         {"smallest_effect_points": 40.0},
         form(
             "(rose|fell|stayed)",
-            rf"No evidence of a change; one of [\d.]+ points down or [\d.]+ up is excluded \(equivalent\)\. {BEATS}",
+            r"No evidence of a change; one of [\d.]+ points down or [\d.]+ up is excluded"
+            rf" \(equivalent\)\. {BEATS}",
         ),
     ),
     (

@@ -16,11 +16,11 @@ from assay.core.records import Episode, Interval
 from assay.core.seeds import rng
 from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.differences import compare_measure, deltas
+from assay.evidence.details.confidence import verdict_right
 from assay.evidence.figures.comparison_figures import reward_histogram
 from assay.evidence.figures.forest_figure import cluster_gains, forest, forest_frame, newcombe
 from assay.evidence.figures.gallery import Drawn, of_comparison
 from assay.evidence.figures.paired_rows import PairedRow, strata_rows
-from assay.evidence.details.confidence import verdict_right
 from assay.evidence.figures.verdict_figures import calibration, calibration_frame, false_claims
 from assay.evidence.formatting import difference_text
 from assay.evidence.tables.claim_tables import plot_tables

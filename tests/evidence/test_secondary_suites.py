@@ -1,4 +1,5 @@
-"""Secondary suites say where a policy is better or worse beyond the held-out one, and never move the verdict."""
+"""Secondary suites say where a policy is better or worse beyond the held-out one, and never move the
+verdict."""
 
 from __future__ import annotations
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.evidence.test_comparison_panels import HUNT
 
 from assay.core.records import Episode
 from assay.evidence.details.confidence import stated_confidence
-from tests.evidence.test_comparison_panels import HUNT
 
 
 def _state(confidences: list[float | None]) -> list[Episode]:

@@ -329,7 +329,8 @@ def test_a_plan_that_picks_among_seeds_that_another_one_showed_leaves_some_out(p
 
 
 def copied(project: Project) -> None:
-    """Make the held-out records those of another dataset: other ids, order, spaces, labels, manners and case."""
+    """Make the held-out records those of another dataset: other ids, order, spaces, labels, manners and
+    case."""
     rows = [json.loads(line) for line in project.data("heldout.jsonl").read_text().splitlines()][::-1]
     for k, each in enumerate(rows):
         each |= {"id": f"other {k}", "difficulty": "new", "note": k}
@@ -351,7 +352,8 @@ def test_a_copy_of_the_records_under_other_ids_is_the_same_records(project: Proj
 
 
 def test_a_ledger_of_records_by_their_digests_is_read_by_what_they_ask(project: Project) -> None:
-    """That of the version before, whose openings are known of a copy once the records themselves were at hand."""
+    """That of the version before, whose openings are known of a copy once the records themselves were at
+    hand."""
     a_run(project, "e" * 64)
     path, suite = project.observed(LEDGER), heldout_suite(project)
     now = json.loads(path.read_text())

@@ -1,4 +1,5 @@
-"""Results as other tools write them, made up for tests: two arms of the same items in every form that is read."""
+"""Results as other tools write them, made up for tests: two arms of the same items in every form that is
+read."""
 
 from __future__ import annotations
 

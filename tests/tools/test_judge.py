@@ -1,4 +1,5 @@
-"""`assay judge` says of results that were made elsewhere what the pipeline would say of its own, and no more."""
+"""`assay judge` says of results that were made elsewhere what the pipeline would say of its own, and no
+more."""
 
 from __future__ import annotations
 
@@ -363,7 +364,8 @@ def test_a_package_can_be_verified_and_what_is_changed_in_it_is_found(
 
 def test_judging_loads_no_torch_and_nothing_of_a_training() -> None:
     code = (
-        "import sys, assay.cli, assay.tools.judge.command, assay.tools.judge.packing, assay.tools.judge.page\n"
+        "import sys, assay.cli, assay.tools.judge.command, assay.tools.judge.packing,"
+        " assay.tools.judge.page\n"
         "heavy = {'torch', 'transformers', 'trl', 'peft', 'datasets', 'dvc'} & set(sys.modules)\n"
         "sys.exit(f'imported {heavy}' if heavy else 0)"
     )

@@ -1,5 +1,5 @@
-"""What `assay judge` cannot read it refuses with one message: what was expected, what was found, where, and a way
-out."""
+"""What `assay judge` cannot read it refuses with one message: what was expected, what was found, where, and a
+way out."""
 
 from __future__ import annotations
 

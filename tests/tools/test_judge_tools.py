@@ -33,10 +33,11 @@ said = [f"{k if (k + e) % every == 0 else 'no'}" for e in range(epochs) for k in
 outs = [ModelOutput.from_content("mockllm/model", text) for text in said]
 for out in outs:
     out.usage = ModelUsage(input_tokens=5, output_tokens=4, total_tokens=9)
-task = Task(dataset=[Sample(id=f"q{k}", input=f"What is {k}?" + " Think." * 30, target=str(k)) for k in range(10, 40)],
+task = Task(dataset=[Sample(id=f"q{k}", input=f"What is {k}?" + " Think." * 30, target=str(k))
+                     for k in range(10, 40)],
             solver=generate(), scorer=match(location="exact"), epochs=epochs, name="sums")
-log = eval(task, model=get_model("mockllm/model", custom_outputs=outs), log_dir=arm, log_format=form, display="none",
-           max_samples=1, max_connections=1, temperature=0.5)[0]
+log = eval(task, model=get_model("mockllm/model", custom_outputs=outs), log_dir=arm, log_format=form,
+           display="none", max_samples=1, max_connections=1, temperature=0.5)[0]
 assert log.status == "success", log.error
 print(json.dumps({"at": log.location, "accuracy": log.results.scores[0].metrics["accuracy"].value}))
 """
@@ -51,7 +52,8 @@ class Sums(DummyLM):
     def generate_until(self, requests, disable_tqdm=False):
         return [each.doc["answer"] if k % every == 0 else "lol" for k, each in enumerate(requests)]
 tracker = EvaluationTracker(output_path=out)
-found = simple_evaluate(model=Sums(), tasks=["sums"], task_manager=TaskManager(include_path="task", include_defaults=False),
+found = simple_evaluate(model=Sums(), tasks=["sums"],
+                        task_manager=TaskManager(include_path="task", include_defaults=False),
                         log_samples=True, evaluation_tracker=tracker, bootstrap_iters=0)
 samples = found.pop("samples")
 tracker.save_results_aggregated(results=found, samples=samples)

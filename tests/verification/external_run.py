@@ -45,8 +45,8 @@ def settings(root: Path, train: dict[str, Any], **claim: Any) -> None:
 def before_taking(
     folder: Path, *, task: str = "structured", named: Mapping[str, str | None] = NOTHING
 ) -> Project:
-    """Write a run up to where an adapter is taken; `named` are files that it is said to have seen, with what is
-    written into them, None for one that is there."""
+    """Write a run up to where an adapter is taken; `named` are files that it is said to have seen, with what
+    is written into them, None for one that is there."""
     root = made_run(folder, task=task).root
     (root / FOLDER).parent.mkdir()
     (root / "models/adapter").rename(root / FOLDER)

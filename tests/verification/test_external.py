@@ -275,7 +275,7 @@ def test_settings_that_ask_what_nobody_can_do_are_refused(
 
 def test_who_asks_for_the_steps_of_it_is_told_that_there_are_none(copy: Path) -> None:
     params: Params = Project.open(copy).params
-    with pytest.raises(AssayError, match="train.kind: external"):
+    with pytest.raises(AssayError, match=r"train\.kind: external"):
         params.train.steps  # noqa: B018
 
 

@@ -1,4 +1,5 @@
-"""What a package says of the openings before its claim follows from the notes in it, and from nothing else."""
+"""What a package says of the openings before its claim follows from the notes in it, and from nothing
+else."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A whole model that was made elsewhere: merged, or another one; taken, judged, packed and checked; and what is
-refused of it."""
+"""A whole model that was made elsewhere: merged, or another one; taken, judged, packed and checked; and what
+is refused of it."""
 
 from __future__ import annotations
 
@@ -376,7 +376,7 @@ def test_the_command_prints_what_the_settings_need(ready: Path, monkeypatch: pyt
 
 
 def test_a_project_with_a_whole_model_has_no_checkpoints_to_sweep(merged: Project) -> None:
-    with pytest.raises(AssayError, match="train.kind: external"):
+    with pytest.raises(AssayError, match=r"train\.kind: external"):
         open_source(merged.root, merged.root)
 
 

@@ -3,8 +3,8 @@ warned of.
 
 Blocks: the words of a prompt up to politeness and far digits of numbers, the same work in other words (a
 near-duplicate with an equal answer), the id of a scenario, a hidden world or a generator's seed that two
-splits share. Warns: 13 words on end of a held-out prompt in train, and a held-out answer that stands in a train
-prompt. Only sets of words and digests are compared, so neither the order of records nor that of files
+splits share. Warns: 13 words on end of a held-out prompt in train, and a held-out answer that stands in a
+train prompt. Only sets of words and digests are compared, so neither the order of records nor that of files
 matters.
 """
 

@@ -73,9 +73,13 @@ FILES: dict[str, dict[str, str]] = {
     f"{RESULTS}/post_eval": {
         "post_eval.jsonl": "every held-out episode of the chosen checkpoint, sampled, one a line",
         "post_eval_greedy.jsonl": "the same with greedy decoding",
-        "post_eval_secondary": "every episode of the chosen checkpoint on the secondary suites, a file a suite",
+        "post_eval_secondary": (
+            "every episode of the chosen checkpoint on the secondary suites, a file a suite"
+        ),
         "openings.json": "every other policy that saw these held-out records before, and which try this is",
-        "base_again.jsonl": "every held-out episode of the base after the training, with other sampling seeds",
+        "base_again.jsonl": (
+            "every held-out episode of the base after the training, with other sampling seeds"
+        ),
         "post_eval_served.json": "the same of the tuned one, and of the base after it",
         NAMED_DATA: "what the data that an external training saw share with those here, as far as named",
     },

@@ -50,8 +50,8 @@ class WholeFacts(Record):
 
 
 class ExternalFacts(Record):
-    """What was taken in place of a training. Steps, seeds, rewards, alarms and how the checkpoint was chosen are
-    not known, so there is no field for them."""
+    """What was taken in place of a training. Steps, seeds, rewards, alarms and how the checkpoint was chosen
+    are not known, so there is no field for them."""
 
     kind: Literal["external"]
     how: str = Field(description="how it was made, in the words of whoever brought it")

@@ -23,8 +23,9 @@ Places = NDArray[np.int64]
 Shares = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
-# What tells no two records apart is said with more than this share of the answers, by at least this part of the
-# largest share of records that say it with one answer, and, where answers are few, by this share with some.
+# What tells no two records apart is said with more than this share of the answers, by at least this part of
+# the largest share of records that say it with one answer, and, where answers are few, by this share with
+# some.
 COMMON, AS_OFTEN, OFTEN = 0.5, 0.25, 0.4
 FEW_ANSWERS = 6
 SIZABLE = 0.1  # of the mean number of records of an answer; with fewer, one does not count
@@ -172,7 +173,7 @@ def _common(wordings: Sequence[Wording], answers: Places, row: Places, column: P
 def _everywhere(
     wordings: Sequence[Wording], one_answer: bool, row: Places, column: Places, n_names: int
 ) -> Flags:
-    """Return what nearly every record says, where answers tell no more; nothing where the one answer stands in
-    the words, as then they are the work itself."""
+    """Return what nearly every record says, where answers tell no more; nothing where the one answer stands
+    in the words, as then they are the work itself."""
     common = np.bincount(column, minlength=n_names) > EVERYWHERE * len(wordings)
     return common & (not (one_answer and all(each.stated for each in wordings)))

@@ -93,8 +93,8 @@ def rules_of(
 
     Args:
         task: Its settings; what only training or the making of a base reads is left out.
-        generation: How the policy speaks; and at which temperature it is measured, if not at 1: the same weights
-            could else be tried at one after the other, as if on one suite.
+        generation: How the policy speaks; and at which temperature it is measured, if not at 1: the same
+            weights could else be tried at one after the other, as if on one suite.
         blocklist: sha256 of the file of blocked terms, None for none.
         code: sha256 of the task's own folder of code, None for a task that is part of assay.
     """
@@ -144,8 +144,8 @@ def choose(
         draws: Episodes per item.
         seed: Root of all sampling and world seeds of the suite.
         rules: Those of `rules_of`; "" for a suite that nothing is compared by.
-        similarity: From what share of common words two items are one cluster (`dataset.near_duplicates`); None
-            leaves each in its task's, for a suite that nothing is concluded from.
+        similarity: From what share of common words two items are one cluster (`dataset.near_duplicates`);
+            None leaves each in its task's, for a suite that nothing is concluded from.
 
     Raises:
         ConfigError: The split holds fewer items.
@@ -174,7 +174,7 @@ def choose(
 
 
 def choose_secondary(items: Sequence[Item], most: int, *, seed: int, rules: str, similarity: float) -> Suite:
-    """Return the suite of a further data file, each item drawn once: SECONDARY_ITEMS of them, or `most`, or all
-    of fewer; other arguments as of `choose`."""
+    """Return the suite of a further data file, each item drawn once: SECONDARY_ITEMS of them, or `most`, or
+    all of fewer; other arguments as of `choose`."""
     n = min(SECONDARY_ITEMS, most, len(items))
     return choose(items, n, split="secondary", draws=1, seed=seed, rules=rules, similarity=similarity)

@@ -12,8 +12,8 @@ from assay.core.storage.json import digest
 _WORD = re.compile(r"\w+")
 # What is said for politeness, and asks for nothing.
 _POLITE = re.compile(
-    r"\b(?:please|pls|plz|kindly|thank you(?: (?:so|very) much)?(?: in advance)?|(?:many )?thanks(?: a lot)?|thx"
-    r"|hello|hi|hey|greetings|dear|cheers|(?:(?:best|kind|warm) )?(?:regards|wishes)"
+    r"\b(?:please|pls|plz|kindly|thank you(?: (?:so|very) much)?(?: in advance)?|(?:many )?thanks(?: a lot)?"
+    r"|thx|hello|hi|hey|greetings|dear|cheers|(?:(?:best|kind|warm) )?(?:regards|wishes)"
     r"|(?:could|can|would|will) you)\b"
 )
 # A number, a letter of a script that puts no spaces between words, or a word.
@@ -114,12 +114,13 @@ _NO_CONTENT = ("id", "schema_uri", "schema_path", *FAMILY_FIELDS)
 
 
 def content_of(record: Mapping[str, Any]) -> str:
-    """Return what a record asks as 32 hex digits: the words of its texts, or without any the world it was made
-    from.
+    """Return what a record asks as 32 hex digits: the words of its texts, or without any the world it was
+    made from.
 
     Neither id nor family, labels, order of fields, politeness, case, punctuation and far digits make another.
 
-    >>> content_of({"id": "a", "prompt": "Who is 7?"}) == content_of({"id": "b", "prompt": "please: WHO is 7"})
+    >>> first, second = {"id": "a", "prompt": "Who is 7?"}, {"id": "b", "prompt": "please: WHO is 7"}
+    >>> content_of(first) == content_of(second)
     True
     """
     words, truth = essential_words(" ".join(texts_of(record))), record.get("truth")

@@ -1,4 +1,5 @@
-"""Examples in the prompt: dialogues on train items before the opening of a held-out one, as many as fit. No torch."""
+"""Examples in the prompt: dialogues on train items before the opening of a held-out one, as many as fit. No
+torch."""
 
 from __future__ import annotations
 

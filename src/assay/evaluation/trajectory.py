@@ -176,7 +176,8 @@ def _bytes(ids: Sequence[int]) -> bytes:
 
 
 def asked_digest(messages: Sequence[Message]) -> str:
-    """Return what stands for the prompt of one who is asked in messages, since the ids that it read are not known.
+    """Return what stands for the prompt of one who is asked in messages, since the ids that it read are not
+    known.
 
     >>> asked_digest([{"role": "user", "content": "Who?"}])
     'messages:9d5508866ce18ff3'

@@ -101,12 +101,13 @@ def difference_text(found: Interval | None, *, rate: bool) -> str:
 def missing_interval_said(cluster_name: str) -> str:
     """Return why an interval may be missing, for the foot of tables that hold such a cell.
 
-    >>> missing_interval_said("scenarios")
-    '[interval missing]: too few scenarios for their sizes (of one size 6, of means without bounds 30), or all alike.'
+    >>> print(missing_interval_said("scenarios"))  # doctest: +NORMALIZE_WHITESPACE
+    [interval missing]: too few scenarios for their sizes (of one size 6, of means without bounds 30),
+    or all alike.
     """
     return (
-        f"{NO_INTERVAL}: too few {cluster_name} for their sizes (of one size {FEWEST_CLUSTERS}, of means without"
-        f" bounds {FEWEST_OPEN}), or all alike."
+        f"{NO_INTERVAL}: too few {cluster_name} for their sizes (of one size {FEWEST_CLUSTERS}, of means"
+        f" without bounds {FEWEST_OPEN}), or all alike."
     )
 
 
@@ -122,8 +123,8 @@ def split_word(split: str) -> str:
 def claim_sentence(
     primary: Comparison, metric: str, split: str, cluster_name: str, draws: int, n_runs: int, *further: str
 ) -> str:
-    """Return what a claim says: metric, both arms, difference with interval, p, counts, what further there is to
-    say, and its reach."""
+    """Return what a claim says: metric, both arms, difference with interval, p, counts, what further there is
+    to say, and its reach."""
     found = primary.difference
     change = found.value or 0.0
     verb = "rose" if change > 0 else "fell" if change < 0 else "stayed"

@@ -131,7 +131,8 @@ def unpack(path: Path, folder: Path, *, sha256: str | None = None) -> Result:
         with tarfile.open(path, encoding="utf-8", errors="surrogateescape") as tar:
             known = {f"{NAME}/{name}" for name in result.files}
             members = [each for each in tar if each.isreg() and each.name in known]
-            # Python 3.11.2, which Debian 12 has, knows no filter; names and kinds have been looked at either way.
+            # Python 3.11.2, which Debian 12 has, knows no filter; names and kinds have been looked at either
+            # way.
             safer: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
             tar.extractall(scratch, members, **safer)
         _passed(check(scratch / NAME, sha256=result.sha256), path)  # it may have been exchanged meanwhile

@@ -1,5 +1,5 @@
-"""What takes the place of a training that was done elsewhere: its adapter, or its whole model, is looked at and
-taken as it is."""
+"""What takes the place of a training that was done elsewhere: its adapter, or its whole model, is looked at
+and taken as it is."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def take(project: Project, brought: Brought) -> None:
     unwritten. Of a whole model models/adapter is a pointer: it is not copied.
 
     Raises:
-        DataError: A file is missing, no regular one, a link that leaves the folder, or another than the settings
-            say.
+        DataError: A file is missing, no regular one, a link that leaves the folder, or another than the
+            settings say.
         PolicyError: It is neither a plain LoRA adapter of this base nor a whole model that can be loaded.
     """
     if isinstance(brought, ServedTraining):
@@ -87,8 +87,8 @@ ABSOLUTE = (
 
 
 def brought_digest(folder: Path) -> tuple[str, str]:
-    """Return what a folder holds (an adapter, or a model with its size) and its train.sha256, after it was looked
-    at as the stage does.
+    """Return what a folder holds (an adapter, or a model with its size) and its train.sha256, after it was
+    looked at as the stage does.
 
     Raises:
         DataError: A file is missing, no regular one, or a link that leaves the folder.
@@ -163,8 +163,8 @@ def _adapter(folder: Path, brought: ExternalTraining, base: Path) -> AdapterFile
     check_fits(_Outlined(config), files, brought.folder)
     if (folder / TEMPLATE).is_file() and _template(folder) != _template(base):
         complain(
-            f"{TEMPLATE} beside the adapter is not the base's, which is what it is played with: if it was trained with"
-            " its own, put that into a copy of the base, for both arms"
+            f"{TEMPLATE} beside the adapter is not the base's, which is what it is played with: if it was"
+            " trained with its own, put that into a copy of the base, for both arms"
         )
     told = files.base_name
     if told is not None and Path(told).is_absolute() and not Path(brought.folder).is_absolute():

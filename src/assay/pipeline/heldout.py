@@ -32,8 +32,8 @@ class Beside(Protocol):
     """What else is played in the same call: `rivals.play_rivals`."""
 
     def __call__(self, *, folder: Path, key: str) -> None:
-        """Play; what was played before an interruption is kept in the folder, under a digest of all that decides
-        it."""
+        """Play; what was played before an interruption is kept in the folder, under a digest of all that
+        decides it."""
         ...
 
 

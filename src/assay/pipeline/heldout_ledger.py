@@ -64,7 +64,8 @@ class HeldoutOpening(Record):
     place: int | None = Field(
         default=None,
         ge=1,
-        description="which look at any of these records it was, but for those at its own base; the first is 1",
+        description="which look at any of these records it was, but for those at its own base; the"
+        " first is 1",
     )
     recipe_place: int | None = Field(
         default=None, ge=1, description="the same with the seeds of one plan counted as one"
@@ -77,8 +78,8 @@ class HeldoutOpening(Record):
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """What makes it another opening: all but how often it was made. In another suite the same policy meets
-        other luck."""
+        """What makes it another opening: all but how often it was made. In another suite the same policy
+        meets other luck."""
         # Neither place nor family: playing the same again, under whatever plan, is no other opening.
         known = (self.data, self.split, self.records, self.copy_id, self.suite_digest)
         return (self.stage, self.policy_digest, *("" if each is None else each for each in known))

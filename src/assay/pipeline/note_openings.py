@@ -1,11 +1,11 @@
 """Who opens held-out records notes it first; which opening it is follows from what was noted before.
 
-Every policy that sees held-out records is one more try at them, whoever made it, but for the base of the claim
-itself; and a claim is tested at the level of its try (`statistics/openings.py`). So each is given its place when
-it is first noted, and keeps it. In another suite the same policy meets other luck, and that is another try. The
-seeds of one plan are registered together: they are given the places that follow each other in the order of the
-plan, so that it does not matter which of them is trained first. A seed trained again belongs to the next roll of
-the plan, which is another try of it.
+Every policy that sees held-out records is one more try at them, whoever made it, but for the base of the
+claim itself; and a claim is tested at the level of its try (`statistics/openings.py`). So each is given its
+place when it is first noted, and keeps it. In another suite the same policy meets other luck, and that is
+another try. The seeds of one plan are registered together: they are given the places that follow each other
+in the order of the plan, so that it does not matter which of them is trained first. A seed trained again
+belongs to the next roll of the plan, which is another try of it.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ def recipe_of(params: Params) -> Recipe:
 def tries(
     ledger: HeldoutLedger, records: Collection[str], base: str | None, suite: str
 ) -> list[HeldoutOpening]:
-    """Return the first note of each try at any of some records, before and after those of a claim: each policy
-    in each suite. What tells no records may have been of these, and counts.
+    """Return the first note of each try at any of some records, before and after those of a claim: each
+    policy in each suite. What tells no records may have been of these, and counts.
 
-    The base of the claim is none. In another suite it is one unless something was measured against it there: who
-    rolls its luck again takes what suits. What a coin trained is as good as the base that it was trained from,
-    and nobody can claim anything of it.
+    The base of the claim is none. In another suite it is one unless something was measured against it there:
+    who rolls its luck again takes what suits. What a coin trained is as good as the base that it was trained
+    from, and nobody can claim anything of it.
 
     Args:
         ledger: All that is known.
@@ -157,8 +157,8 @@ def _siblings(others: list[HeldoutOpening], recipe: Recipe | None) -> list[Heldo
 
 
 def left_out_of(before: list[HeldoutOpening], recipe: Recipe) -> tuple[int, ...]:
-    """Return the seeds that other plans showed beside seeds of this one, and that this one leaves out: whoever
-    picks among seeds that were seen tells nothing by the rest."""
+    """Return the seeds that other plans showed beside seeds of this one, and that this one leaves out:
+    whoever picks among seeds that were seen tells nothing by the rest."""
     shown: dict[str, set[int]] = {}
     for each in before:
         if each.family not in (None, recipe.family) and each.seed is not None:

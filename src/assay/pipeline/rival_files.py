@@ -14,7 +14,8 @@ from assay.tasks.rivals import OF_THE_BASE
 
 
 class BaseRival(Record):
-    """What became of one rival that the base itself played; all of it follows from base, data and settings."""
+    """What became of one rival that the base itself played; all of it follows from base, data and
+    settings."""
 
     asked: int = Field(ge=0, description="few_shot: examples; best_of_n: draws; constrained: 1")
     used: int = Field(ge=0, description="the same as it was played; 0: not played")

@@ -114,7 +114,8 @@ def _tell(name: str, facts: BaseRival, episodes: Sequence[Episode]) -> None:
         complain(f"rival {name}: {facts.note}")
     if episodes:
         say(
-            f"rival {name}: success {mean_of(episodes, 'success_rate'):.1%} ({counted(len(episodes), 'episodes')})"
+            f"rival {name}: success {mean_of(episodes, 'success_rate'):.1%}"
+            f" ({counted(len(episodes), 'episodes')})"
         )
 
 

@@ -1,5 +1,5 @@
-"""A served model in the stages: pinned as base, taken as the trained policy, and let play; what it answered outlives
-a kill."""
+"""A served model in the stages: pinned as base, taken as the trained policy, and let play; what it answered
+outlives a kill."""
 
 from __future__ import annotations
 
@@ -78,7 +78,8 @@ def _client(project: Project, who: str) -> Client:
 
 
 def pin_served(project: Project, who: str) -> ServedPin:
-    """Write which model it is into its place among the models, and return it; nothing but /v1/models is asked.
+    """Write which model it is into its place among the models, and return it; nothing but /v1/models is
+    asked.
 
     Raises:
         ConfigError: Its key is not there.
@@ -169,7 +170,8 @@ class ServedPolicy:
         *,
         progress: Callable[[int], object] | None = None,
     ) -> tuple[list[Episode], list[Episode]]:
-        """Play every play once, and return the episodes, and those of them in which something was asked now."""
+        """Play every play once, and return the episodes, and those of them in which something was asked
+        now."""
         identity, params = self.pin.identity, self.project.params
         settings = settings_of(decoding, identity.settings)
         asked = identity.model_copy(update={"settings": settings})
@@ -190,8 +192,8 @@ class ServedPolicy:
 def served_policy(project: Project, stage: str, who: str, reads: Sequence[str]) -> Iterator[ServedPolicy]:
     """Give the served model that plays in a stage; what it answers is kept, also once the stage has ended.
 
-    A stage that is called again after it ended, with nothing changed, asks anew; with anything changed, such as how
-    fast is asked, or the code, it does not pay twice.
+    A stage that is called again after it ended, with nothing changed, asks anew; with anything changed, such
+    as how fast is asked, or the code, it does not pay twice.
 
     Raises:
         ConfigError: Its key is not there.
@@ -219,7 +221,8 @@ def served_policy(project: Project, stage: str, who: str, reads: Sequence[str]) 
         with Journal(folder / "answers" / "answers.jsonl") as journal:
             if journal.found:
                 say(
-                    f"{journal.found} answers of an earlier call are kept in .scratch/, and are not asked for again"
+                    f"{journal.found} answers of an earlier call are kept in .scratch/,"
+                    " and are not asked for again"
                 )
             prices = None
             if model.price_in is not None and model.price_out is not None:

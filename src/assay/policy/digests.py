@@ -42,7 +42,8 @@ def digest_folder(folder: Path) -> str:
 
 
 def files_of_model(folder: Path) -> list[Path]:
-    """Return the files that make a model or an adapter, in order; what is left out is said at `digest_folder`."""
+    """Return the files that make a model or an adapter, in order; what is left out is said at
+    `digest_folder`."""
     return sorted(
         path for path in folder.rglob("*") if path.is_file() and not describes(path.relative_to(folder))
     )

@@ -27,9 +27,10 @@ def run(project: Project) -> None:
     """Write post_eval.jsonl, post_eval_greedy.jsonl, the episodes of secondary suites, base_again.jsonl and
     openings.json; of a policy that was trained elsewhere on data that were named, named_data.json.
 
-    base_again.jsonl is the A/A control: the base after the training, on the same suite with other sampling seeds,
-    through everything that the trained policy goes through. What differs there is a fault of the pipeline.
-    openings.json says which trained policy this was that saw the held-out records: its claim is tested by it.
+    base_again.jsonl is the A/A control: the base after the training, on the same suite with other sampling
+    seeds, through everything that the trained policy goes through. What differs there is a fault of the
+    pipeline. openings.json says which trained policy this was that saw the held-out records: its claim is
+    tested by it.
     """
     if project.params.served is not None:
         search_named(project)
@@ -56,8 +57,8 @@ def run(project: Project) -> None:
 
 
 def _served(project: Project) -> None:
-    # Both open until all is written: the answers of one that is closed count as used up, and a call after a kill
-    # asks for them anew.
+    # Both open until all is written: the answers of one that is closed count as used up, and a call after a
+    # kill asks for them anew.
     with open_tuned(project, STAGE, reads=READS) as tuned, open_base(project, STAGE, reads=READS) as base:
         evaluate(project, tuned, STAGE, reads=READS, secondary=True)
         evaluate(project, base, "base_again", reads=READS, stage=STAGE, greedy=False, again=True)
@@ -73,8 +74,8 @@ def _tell_openings(project: Project, trained: str, base: str) -> None:
 
 
 def search_named(project: Project) -> None:
-    """Write named_data.json where a training was external: what the data that it is said to have seen share with
-    ours.
+    """Write named_data.json where a training was external: what the data that it is said to have seen share
+    with ours.
 
     Raises:
         DataError: A file that was named is missing, or another.

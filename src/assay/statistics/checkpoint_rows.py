@@ -115,8 +115,8 @@ def checkpoint_row(
     best: BestOf | None = None,
     greedy: Mapping[str, Interval] | None = None,
 ) -> Row:
-    """Return one row, keys in column order: as `validation_row` has it, `<column>_low`, `_high` and `_n` behind
-    the values."""
+    """Return one row, keys in column order: as `validation_row` has it, `<column>_low`, `_high` and `_n`
+    behind the values."""
     row: Row = {"step": step, "fraction_done": fraction_done, "episodes": n_episodes}
     row |= _columns({column_name(name): measures[name] for name in row_measures(list(measures))})
     if best is not None:

@@ -1,4 +1,5 @@
-"""What the k-th look at the same held-out records may cost: alpha spent by a series that was fixed beforehand."""
+"""What the k-th look at the same held-out records may cost: alpha spent by a series that was fixed
+beforehand."""
 
 from __future__ import annotations
 

@@ -232,9 +232,9 @@ def items_p(
     largest: float = 0.0,
     bound: float = 1.0,
 ) -> float:
-    """Return the p of "the mean is 0" over other clusters of items, or, one-sided, of "it is not above 0", whatever
-    their distribution: many seeds on one suite show a rare heavy loss no more than one does, and a t test takes
-    what it has not seen for impossible.
+    """Return the p of "the mean is 0" over other clusters of items, or, one-sided, of "it is not above 0",
+    whatever their distribution: many seeds on one suite show a rare heavy loss no more than one does, and a t
+    test takes what it has not seen for impossible.
 
     Args:
         cells: One value for each run and item, [runs, items], between -bound and bound.

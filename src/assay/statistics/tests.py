@@ -88,12 +88,13 @@ def sign_flip(
 
 
 def open_mean_interval(sums: ClusterSums, rng: np.random.Generator) -> Interval:
-    """Return the 95 % interval of a mean that has no known bound: that of two tests, which holds both of theirs.
+    """Return the 95 % interval of a mean that has no known bound: that of two tests, which holds both of
+    theirs.
 
     Sign flips are exact for symmetric differences, and the studentised cluster bootstrap is right for skewed
     ones sooner. There is no p: what no bound excludes, and is too rare to have been seen, can turn any mean
-    around, so that no test without bounds holds its level, with however many clusters. From FEWEST_OPEN on the
-    interval covers skewed and heavy-tailed means and sizes tied to effects (benchmarks/verdict_levels.py,
+    around, so that no test without bounds holds its level, with however many clusters. From FEWEST_OPEN on
+    the interval covers skewed and heavy-tailed means and sizes tied to effects (benchmarks/verdict_levels.py,
     `means`). Source: Bahadur and Savage (1956), Annals of Mathematical Statistics 27:1115; Berger (1982),
     Technometrics 24:295 (intersection of tests).
     """

@@ -33,8 +33,8 @@ def build(
         shaping: Whether shaping rewards count; only training may say yes.
         blocklist: Text of the file that the settings name; a task opens no file.
         where: What to call that file in messages.
-        root: Project that a task's own folder of code is in; None: none of that code is run, so that texts can be
-            judged but nothing played.
+        root: Project that a task's own folder of code is in; None: none of that code is run, so that texts
+            can be judged but nothing played.
         runner: Answers in the place of that code.
     """
     made = _module(settings.name).build

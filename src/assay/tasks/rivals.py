@@ -20,7 +20,8 @@ GREEDY = "greedy"  # the base again, which every run plays without chance anyway
 def rivals_of(task: Task, asked: RivalSettings) -> dict[str, RivalKind]:
     """Return every rival that a claim on a task is to name, with its kind.
 
-    Constrained decoding is for answers that have a schema, and a constant answer for tasks with an answer key.
+    Constrained decoding is for answers that have a schema, and a constant answer for tasks with an answer
+    key.
     """
     found: dict[str, RivalKind] = dict(task.rivals)
     if answer_key(task) is not None:

@@ -42,9 +42,9 @@ class VerifyRequest:
 
     `sha256` is the published one of the package; `regenerate` the batches to play again, None for none; `key`
     what they are drawn by; `base` the folder of a pretrained base, `policy` that of a whole model that was
-    brought; `allow` what an unpacked folder may hold besides; `task_code` the checker's own copy of the folder
-    of a task that was brought along, to be run; `signature` a file of `assay publish sign` and `public_key`
-    whose it has to be, both or none.
+    brought; `allow` what an unpacked folder may hold besides; `task_code` the checker's own copy of the
+    folder of a task that was brought along, to be run; `signature` a file of `assay publish sign` and
+    `public_key` whose it has to be, both or none.
     """
 
     sha256: str | None = None

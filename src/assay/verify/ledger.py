@@ -17,8 +17,8 @@ from assay.verify.unpacked import FIX, Unpacked
 
 
 def openings_follow(package: Unpacked) -> LookResult:
-    """Check that the claim's place among the tries at its records, by which it is tested, is what the notes of
-    these tries come to."""
+    """Check that the claim's place among the tries at its records, by which it is tested, is what the notes
+    of these tries come to."""
     read_record(package.root / OPENINGS, HeldoutLedger, fix=FIX)
     trained, told = package.told, package.opened
     found = opened_records(package.project, package.heldout, trained.policy_digest, trained.base_digest)
@@ -40,7 +40,8 @@ def openings_follow(package: Unpacked) -> LookResult:
 
 
 def _facts(of: OpenedRecords) -> dict[str, Any]:
-    # Of the others who they were and when; in which stages they played may have grown since, and decides nothing.
+    # Of the others who they were and when; in which stages they played may have grown since, and decides
+    # nothing.
     others = [(each.policy_digest[:16], each.place, each.same_recipe) for each in of.others]
     facts = of.model_dump(exclude={"others", "secondary_places"})
     return {**facts, "others": others}

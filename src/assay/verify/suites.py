@@ -98,9 +98,9 @@ def _out_of_place(suite: Suite, episodes: list[Episode], name: str, package: Unp
 
 
 def openings_equal(package: Unpacked) -> LookResult:
-    """Check that all arms and validations were shown the same opening of an item, and lost the same of it; but
-    for the rival with examples before it, and a whole model that was brought, which were shown the same in all
-    their draws."""
+    """Check that all arms and validations were shown the same opening of an item, and lost the same of it;
+    but for the rival with examples before it, and a whole model that was brought, which were shown the same
+    in all their draws."""
     shown: dict[tuple[str, str], tuple[str, int]] = {}
     wrong = []
     behind = file_of(FEW_SHOT)
@@ -222,8 +222,8 @@ def arms_apart(package: Unpacked) -> LookResult:
 
 
 def _learned(package: Unpacked) -> dict[str, float]:
-    """Return how far the training of each policy can have moved it, as the sum of its learning rates; of one that
-    was trained elsewhere only that it may have."""
+    """Return how far the training of each policy can have moved it, as the sum of its learning rates; of one
+    that was trained elsewhere only that it may have."""
     if package.elsewhere:
         return {BEFORE: 0.0, "post_eval": 1.0}
     steps = {BEFORE: 0, "post_eval": package.trained.chosen_step}

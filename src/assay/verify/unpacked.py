@@ -176,8 +176,8 @@ class Unpacked:
 
     @cached_property
     def shown(self) -> tuple[Task, int]:
-        """The task behind the examples of the few-shot rival, and how many those are, for a tiny base or one that
-        is asked in messages."""
+        """The task behind the examples of the few-shot rival, and how many those are, for a tiny base or one
+        that is asked in messages."""
         params, base = self.project.params, self.project.params.base
         assert not isinstance(base, PretrainedBase), "its tokenizer is not in the package"
         scratch = base if isinstance(base, ScratchBase) else None
@@ -224,8 +224,8 @@ class Unpacked:
 
     @property
     def elsewhere(self) -> bool:
-        """Whether the settings say that it was trained elsewhere, so that there is no log of it; of settings that
-        cannot be read, which a check of their own tells, they do not."""
+        """Whether the settings say that it was trained elsewhere, so that there is no log of it; of settings
+        that cannot be read, which a check of their own tells, they do not."""
         try:
             return self.project.params.external is not None
         except AssayError:
@@ -233,7 +233,8 @@ class Unpacked:
 
     @property
     def served(self) -> bool:
-        """Whether base and tuned model are behind addresses, so that there are no weights; as `elsewhere` does."""
+        """Whether base and tuned model are behind addresses, so that there are no weights; as `elsewhere`
+        does."""
         try:
             return self.project.params.served is not None
         except AssayError:

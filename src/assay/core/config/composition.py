@@ -186,7 +186,8 @@ def compose(root: Path, selection: Selection) -> Composition:
     """
     for group, name in zip(GROUPS, (selection.grpo, selection.task), strict=True):
         _refuse_unknown(root, group, name)
-        # Hydra would fail on a broken file too, but without the line; and without this one it nests the settings.
+        # Hydra would fail on a broken file too, but without the line; and without this one it nests the
+        # settings.
         for file in files_of(root, group, name):
             if "# @package _global_" not in (text := read_text(root / file, fix=RESTORE)).split("\n")[:1]:
                 expected, found = "# @package _global_", quoted(text.partition("\n")[0])

@@ -61,8 +61,8 @@ def _cross_check(params: Params, where: str | None) -> None:
     generation = params.generation
     if generation.measured_at > generation.temperature:
         raise ConfigError(
-            f"at most generation.temperature = {generation.temperature:g}: hotter, a policy that is only surer of"
-            " its answers would look better",
+            f"at most generation.temperature = {generation.temperature:g}: hotter, a policy that is only"
+            " surer of its answers would look better",
             found=f"{generation.measured_at:g}",
             where=place("generation.evaluation_temperature", where),
             fix="lower it, or null for the same",
@@ -132,8 +132,8 @@ def _check_training(params: Params, where: str | None) -> None:
     if params.external is None:
         if train.items_per_step % processes:
             raise ConfigError(
-                f"a divisor of train.items_per_step = {train.items_per_step}, so that every group stays in one"
-                " process",
+                f"a divisor of train.items_per_step = {train.items_per_step}, so that every group stays in"
+                " one process",
                 found=str(processes),
                 where=place("distributed.processes", where),
                 fix="change one of the two",

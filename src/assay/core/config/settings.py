@@ -166,8 +166,8 @@ class DatasetSettings(Settings):
     near_duplicates: float = Field(
         ge=0.3,
         le=0.6,
-        description="share of common words from which records without known answers are one cluster; two thirds"
-        " of it with equal answers; part of the plan",
+        description="share of common words from which records without known answers are one cluster; two"
+        " thirds of it with equal answers; part of the plan",
     )
     secondary: list[Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]] = Field(
         description="further data files, without .jsonl, on which base and trained policy are compared beside"
@@ -277,7 +277,8 @@ class GenerationSettings(Settings):
     surface: Surface
     temperature: Annotated[float, Field(ge=COOLEST)]
     evaluation_temperature: Annotated[float, Field(ge=COOLEST)] | None = Field(
-        description="of every evaluation and validation, before and after, at most temperature; null: temperature"
+        description="of every evaluation and validation, before and after, at most temperature;"
+        " null: temperature"
     )
     batch_size: Positive = Field(description="conversations held at once")
     backend: Literal["cached", "transformers", "vllm", "vllm_server"] = Field(

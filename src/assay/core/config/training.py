@@ -52,7 +52,8 @@ class TrainSettings(Settings):
     gradient_checkpointing: bool
     kl_probe_episodes: Positive
     kl_probe_every: Positive = Field(
-        description="steps from one measurement of the KL to the base to the next; the last step always has one"
+        description="steps from one measurement of the KL to the base to the next; the last step"
+        " always has one"
     )
     lora: LoraSettings
 
@@ -74,8 +75,8 @@ class NamedData(Settings):
 class Brought(Settings):
     """A training that was done elsewhere, of which there is nothing but what it made.
 
-    Digests stand for the files, so that DVC needs no dependency that other presets do not have: another content
-    is another setting.
+    Digests stand for the files, so that DVC needs no dependency that other presets do not have: another
+    content is another setting.
     """
 
     kind: Literal["external"]

@@ -161,7 +161,8 @@ def deltas(
 
 
 def paired(before: Sequence[Episode], after: Sequence[Episode], measure: str) -> ClusterSums | None:
-    """Return the differences after - before summed over each cluster; None where the measure is nowhere defined.
+    """Return the differences after - before summed over each cluster; None where the measure is nowhere
+    defined.
 
     Raises:
         EvidenceError: the arms do not hold the same items.

@@ -1,7 +1,7 @@
 """What a difference shows: its direction and its size are two questions, and each has its own answer.
 
-Direction is what the deciding test says, at every size: more data find a true gain more often, however small it
-is. Size is where the interval lies against the margin, the smallest change that matters. The margin never
+Direction is what the deciding test says, at every size: more data find a true gain more often, however small
+it is. Size is where the interval lies against the margin, the smallest change that matters. The margin never
 reaches further than half of what the base could still gain, or has to lose: beyond that every policy would be
 equivalent.
 """
@@ -111,8 +111,10 @@ def _size(difference: Interval, fall: float, rise: float, *, shown: bool) -> Siz
 def effect_words(direction: Direction | None, size: Size | None) -> str:
     """Return direction and size in a few words.
 
-    >>> effect_words("better", "matters"), effect_words("not shown", "equivalent"), effect_words("worse", "not shown")
-    ('better, matters', 'equivalent', 'worse')
+    >>> effect_words("better", "matters"), effect_words("not shown", "equivalent")
+    ('better, matters', 'equivalent')
+    >>> effect_words("worse", "not shown")
+    'worse'
     """
     if direction in (None, "not shown"):
         return "equivalent" if size == "equivalent" else "no difference shown"

@@ -31,8 +31,8 @@ class LeaveOneOut(Record):
     smallest: LeftOut
     largest: LeftOut
     holds: bool | None = Field(
-        description="whether the difference stays on its side of 0 without any one, by a Student interval over"
-        " clusters; null where none was shown"
+        description="whether the difference stays on its side of 0 without any one, by a Student interval"
+        " over clusters; null where none was shown"
     )
 
 

@@ -97,12 +97,13 @@ def opening_warnings(opened: Openings, found: OpenedRecords) -> list[str]:
         own = sum(each.same_recipe for each in found.others)
         of_plan = f", {own} of them by other seeds of this plan" if own else ""
         notes.append(
-            f"{counted(opened.policies_before, 'tries')} at the held-out records came before{of_plan}: this one"
-            f" is number {opened.place}, and pays for it with its level."
+            f"{counted(opened.policies_before, 'tries')} at the held-out records came before{of_plan}: this"
+            f" one is number {opened.place}, and pays for it with its level."
         )
     if opened.rolls:
         notes.append(
-            f"The same plan had trained seed {found.seed} before, to {counted(opened.rolls, 'other policies')}."
+            f"The same plan had trained seed {found.seed} before, to"
+            f" {counted(opened.rolls, 'other policies')}."
         )
     if opened.restored:
         notes.append(

@@ -58,7 +58,8 @@ class ClaimPlan(Record):
     )
     rivals: dict[str, RivalKind] = Field(
         default={},
-        description="who else plays the held-out items, by name; better than every trivial one is what skill needs",
+        description="who else plays the held-out items, by name; better than every trivial one is what skill"
+        " needs",
     )
     seeds: tuple[int, ...] = Field(
         default=(),
@@ -67,8 +68,8 @@ class ClaimPlan(Record):
     sided: Literal["two-sided", "one-sided"] = Field(default="two-sided", description="of that statement")
     reward_range: tuple[float, float] | None = Field(
         default=None,
-        description="between what rewards of episodes lie, by which their means are tested; null: the task does"
-        " not say, and nothing is",
+        description="between what rewards of episodes lie, by which their means are tested; null: the task"
+        " does not say, and nothing is",
     )
     temperature: float | None = Field(
         default=None, description="of sampled evaluations; null: hashed before plans said so"
@@ -87,8 +88,8 @@ class ClaimPlan(Record):
     )
     secondary_suites: dict[str, PlannedSuite] = Field(
         default={},
-        description="by data file; the primary metric on each, two-sided, Holm-corrected over them, whatever the"
-        " verdict",
+        description="by data file; the primary metric on each, two-sided, Holm-corrected over them, whatever"
+        " the verdict",
     )
 
 

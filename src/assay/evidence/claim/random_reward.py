@@ -56,8 +56,8 @@ def random_reward_control(
     reason.
 
     `alpha` is the level of the claim, at which the trained policy has to be ahead. What random rewards did to
-    the base is tested at the plan's: earlier openings make no control quieter. `health` are the alarms of that
-    training.
+    the base is tested at the plan's: earlier openings make no control quieter. `health` are the alarms of
+    that training.
 
     Raises:
         EvidenceError: the plan's primary metric is not a rate.

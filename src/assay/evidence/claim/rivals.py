@@ -1,5 +1,6 @@
-"""The skill gate: whether the trained policy beats players that need no skill, and what a user would do instead
-of training. All play the same held-out items, and are compared pair by pair with the test that decides."""
+"""The skill gate: whether the trained policy beats players that need no skill, and what a user would do
+instead of training. All play the same held-out items, and are compared pair by pair with the test that
+decides."""
 
 from __future__ import annotations
 
@@ -47,8 +48,8 @@ def compare_rivals(
 ) -> dict[str, Rival]:
     """Return the comparison with each rival of the plan that was played, kinds in the order of KINDS.
 
-    Each is tested at the whole level: to beat the best trivial player is to beat every one of them, which is an
-    intersection of tests. Source: Berger (1982), Technometrics 24:295.
+    Each is tested at the whole level: to beat the best trivial player is to beat every one of them, which is
+    an intersection of tests. Source: Berger (1982), Technometrics 24:295.
 
     Raises:
         EvidenceError: A rival did not play the items of the trained policy.
@@ -97,8 +98,8 @@ def why_no_skill(found: Mapping[str, Rival], random_reward: RandomRewardControl 
 
 
 def rivals_said(found: Mapping[str, Rival]) -> str:
-    """Return which rivals the trained policy beats, which beat it, and from which it is not told apart, by how
-    many points; "" without rivals."""
+    """Return which rivals the trained policy beats, which beat it, and from which it is not told apart, by
+    how many points; "" without rivals."""
     groups: dict[str, list[str]] = {"It beats": [], "It is beaten by": [], "It is not told apart from": []}
     for name, each in found.items():
         verb = (

@@ -1,5 +1,5 @@
-"""What the trained policy does beyond the held-out suite: the primary metric on the secondary suites of the plan,
-such as items unlike those of the training. None of it enters the verdict."""
+"""What the trained policy does beyond the held-out suite: the primary metric on the secondary suites of the
+plan, such as items unlike those of the training. None of it enters the verdict."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ SECONDARY_TABLE = "Secondary suites: beyond the held-out one, and no part of the
 
 @dataclass(frozen=True, slots=True)
 class PlayedSuite:
-    """What was played on one secondary suite: by the base, by what was trained on it, and by each player that needs
-    no skill."""
+    """What was played on one secondary suite: by the base, by what was trained on it, and by each player that
+    needs no skill."""
 
     before: Sequence[Episode]
     after: Sequence[Episode]
@@ -37,8 +37,8 @@ class SecondarySuite(Comparison):
 
     direction: Direction = Field(description="better or worse than the base, by p_holm")
     level: float | None = Field(
-        description="that p_holm must reach to be called better; null: how often its records were opened is not"
-        " known, so nothing is"
+        description="that p_holm must reach to be called better; null: how often its records were opened is"
+        " not known, so nothing is"
     )
     best_trivial: str | None = Field(description="the player without skill that does best on the same items")
     best_trivial_rate: float | None = Field(description="its rate, share")
@@ -56,9 +56,9 @@ def compare_secondary(
     """Return the comparison on each secondary suite of the plan.
 
     Each is the test of the headline, two-sided, and Holm's correction goes over the suites alone: they are a
-    family of their own, since the verdict, for which alpha is spent, never reads them. "Better" needs the level
-    of the claim, or the lower one that earlier openings of the suite's own records leave; a loss needs the plan's
-    alpha, whatever was opened.
+    family of their own, since the verdict, for which alpha is spent, never reads them. "Better" needs the
+    level of the claim, or the lower one that earlier openings of the suite's own records leave; a loss needs
+    the plan's alpha, whatever was opened.
 
     Args:
         played: By suite.

@@ -10,9 +10,9 @@ from assay.dataset.served import ServedArm
 from assay.evidence.escape import visible
 
 SERVED = (
-    "Both models were asked over an address. A served model cannot be pinned: the same name may be other weights"
-    " tomorrow. Its chat template, and so its prompts, are not known here; nor are token ids, log-probabilities and"
-    " entropy."
+    "Both models were asked over an address. A served model cannot be pinned: the same name may be other"
+    " weights tomorrow. Its chat template, and so its prompts, are not known here; nor are token ids,"
+    " log-probabilities and entropy."
 )
 
 

@@ -35,7 +35,8 @@ def judge_guardrail(
 ) -> Guardrail:
     """Return whether a loss beyond the margin is excluded (held), any loss is shown (regressed), or neither.
 
-    Of a rate the margin is at most half of what it was before. `unchanged`: both arms are the same everywhere.
+    Of a rate the margin is at most half of what it was before. `unchanged`: both arms are the same
+    everywhere.
     """
     if is_rate(measure):
         margin = min(margin, margins_of(100 * margin, before)[0])
@@ -193,8 +194,8 @@ def warnings(
         if 100 * margin < plan.smallest_effect_points
     ]:
         found.append(
-            f"The margin of {plan.smallest_effect_points:g} points exceeds half of what the base could lose or"
-            f" gain: {' or '.join(bounded)} counts as mattering."
+            f"The margin of {plan.smallest_effect_points:g} points exceeds half of what the base could lose"
+            f" or gain: {' or '.join(bounded)} counts as mattering."
         )
     if control.passed is None:
         found.append(f"No A/A control: {control.reason}.")

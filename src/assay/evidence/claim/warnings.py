@@ -299,12 +299,12 @@ def _quoted(reason: str) -> str:
 
 
 NOT_KNOWN = (
-    "Trained elsewhere. Not known: its steps and seeds, its rewards and alarms, how many others were trained and"
-    " thrown away, and whether this checkpoint was chosen by the held-out items."
+    "Trained elsewhere. Not known: its steps and seeds, its rewards and alarms, how many others were trained"
+    " and thrown away, and whether this checkpoint was chosen by the held-out items."
 )
 PLAN_AFTER = (
-    "The plan was fixed before this policy was measured here; nothing shows that it was fixed before the policy was"
-    " trained."
+    "The plan was fixed before this policy was measured here; nothing shows that it was fixed before the"
+    " policy was trained."
 )
 NO_DATA = "What it was trained on was not named: whether held-out records were among it is not known."
 
@@ -342,25 +342,30 @@ def whole_said(whole: WholeFacts, other: int, shared: int) -> list[str]:
     sizes = whole.said
     if whole.architecture != whole.base_architecture:
         told = (
-            f"A whole model was brought, {sizes}, which is no fine-tune of this base ({whole.base_architecture} with"
-            f" {whole.base_parameters:,}): what the two differ in is not training alone."
+            f"A whole model was brought, {sizes}, which is no fine-tune of this base"
+            f" ({whole.base_architecture} with {whole.base_parameters:,}): what the two differ in is not"
+            " training alone."
         )
     elif whole.parameters != whole.base_parameters:
         told = (
-            f"A whole model was brought, {sizes}, of another size than the base ({whole.base_parameters:,}): what the"
-            " two differ in is not training alone."
+            f"A whole model was brought, {sizes}, of another size than the base ({whole.base_parameters:,}):"
+            " what the two differ in is not training alone."
         )
     else:
-        told = f"A whole model was brought, {sizes}, as the base: that it was trained from this base is not shown."
+        told = (
+            f"A whole model was brought, {sizes}, as the base: that it was trained from this"
+            " base is not shown."
+        )
     found = [told]
     if whole.other_tokenizer:
         found.append(
-            "Its tokenizer is another one than the base's: tokens, and limits in tokens, are not the same for both."
+            "Its tokenizer is another one than the base's: tokens, and limits in tokens, are not the same for"
+            " both."
         )
     if whole.n_other_prompts:
         found.append(
-            f"Its chat template writes {whole.n_other_prompts} of {counted(whole.n_prompts, 'prompts')} of train items"
-            " otherwise than the base's: what a template does is part of the difference."
+            f"Its chat template writes {whole.n_other_prompts} of {counted(whole.n_prompts, 'prompts')} of"
+            " train items otherwise than the base's: what a template does is part of the difference."
         )
     if other:
         found.append(

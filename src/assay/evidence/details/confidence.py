@@ -19,8 +19,8 @@ from assay.statistics.intervals import interval
 
 
 class StatedConfidence(Record):
-    """Brier scores of one arm: the mean square of stated confidence less right (1) or wrong (0), of all verdicts
-    that state one. Source: Brier (1950), Monthly Weather Review 78:1."""
+    """Brier scores of one arm: the mean square of stated confidence less right (1) or wrong (0), of all
+    verdicts that state one. Source: Brier (1950), Monthly Weather Review 78:1."""
 
     right: float = Field(
         ge=0, le=1, description="share of these verdicts; also the constant that scores best"
@@ -28,8 +28,8 @@ class StatedConfidence(Record):
     brier: float = Field(ge=0, le=1)
     constant: float = Field(ge=0, le=1, description="Brier score of always stating that share")
     difference: Interval = Field(
-        description="brier - constant, n verdicts; below 0 the confidence informs, if only by one level for claims"
-        " and another for nothing there"
+        description="brier - constant, n verdicts; below 0 the confidence informs, if only by one level for"
+        " claims and another for nothing there"
     )
     n_clusters: int = Field(ge=1)
 

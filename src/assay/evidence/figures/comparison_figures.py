@@ -76,8 +76,8 @@ def before_after_summary(
 ) -> Figure:
     """Return the primary metric of base, trained policy, control and rivals, above the gain over the base.
 
-    Rivals that the claim does not name are scripted players of `baselines`. A claim that is not evaluable gives
-    a figure that says so and shows no number.
+    Rivals that the claim does not name are scripted players of `baselines`. A claim that is not evaluable
+    gives a figure that says so and shows no number.
     """
     measure = measure_of_primary(claim.plan.primary)
     if claim.verdict == "NOT EVALUABLE" or claim.difference is None:
@@ -263,7 +263,8 @@ def reward_histogram(before: Sequence[Episode], after: Sequence[Episode], bins: 
 def reward_distribution(
     before: Sequence[Episode], after: Sequence[Episode], gaps: Mapping[str, Interval] | None = None
 ) -> Figure:
-    """Return the rewards of all episodes, an arm above the other on common bins, with their means and medians.
+    """Return the rewards of all episodes, an arm above the other on common bins, with their means and
+    medians.
 
     `gaps` are differences by measure; those of mean_reward (the mean over paired items) and of median_reward
     (after - before of the medians of all episodes) are drawn under the distributions.

@@ -30,8 +30,8 @@ from matplotlib.transforms import ScaledTranslation
 from assay.evidence.escape import visible
 
 # Source: Okabe and Ito (2008), Color Universal Design, palette for all kinds of colour vision.
-# One meaning each, in every figure: the base, the trained policy, a control, who has to be beaten, and what is
-# neither of them, such as a training on its way.
+# One meaning each, in every figure: the base, the trained policy, a control, who has to be beaten, and what
+# is neither of them, such as a training on its way.
 BEFORE, AFTER, CONTROL, RIVAL, GREY, INK = "#0072B2", "#D55E00", "#CC79A7", "#009E73", "#5F5F5F", "#333333"
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B8860B", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")

@@ -1,4 +1,5 @@
-"""The forest of gains: by stratum with the overall one, and by cluster; the trained policy against its rivals."""
+"""The forest of gains: by stratum with the overall one, and by cluster; the trained policy against its
+rivals."""
 
 from __future__ import annotations
 
@@ -131,11 +132,11 @@ def forest_frame(claim: Claim, gains: Sequence[ClusterGain]) -> pd.DataFrame:
 
 @styled
 def forest(claim: Claim, gains: Sequence[ClusterGain]) -> Figure:
-    """Return the gain of the primary metric in each stratum with the overall one as a diamond, above the gains of
-    the clusters.
+    """Return the gain of the primary metric in each stratum with the overall one as a diamond, above the
+    gains of the clusters.
 
-    Up to 40 clusters are named and have intervals from their own draws; more are counted by their gain. A claim
-    that is not evaluable gives a figure that says so and shows no number.
+    Up to 40 clusters are named and have intervals from their own draws; more are counted by their gain. A
+    claim that is not evaluable gives a figure that says so and shows no number.
     """
     if claim.verdict == "NOT EVALUABLE" or claim.difference is None or not gains:
         figure, panels = new_figure(1, 1, height=2.2)
@@ -202,7 +203,8 @@ def _counted(axes: Axes, gains: Sequence[ClusterGain], what: str) -> None:
 
 
 def rival_rows(claim: Claim) -> list[ForestRow]:
-    """Return the lead of the trained policy over the base and each rival, and over the random-reward control."""
+    """Return the lead of the trained policy over the base and each rival, and over the random-reward
+    control."""
     rows = [
         ForestRow(
             name,

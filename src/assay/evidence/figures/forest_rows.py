@@ -19,8 +19,8 @@ LEAST_SIDE = 0.12  # of the panel that either side of none has at least
 
 @dataclass(frozen=True, slots=True)
 class ForestRow:
-    """One difference; `n` says on how much it rests, `kind` stands under its name, `whole` makes it the diamond of
-    a summary."""
+    """One difference; `n` says on how much it rests, `kind` stands under its name, `whole` makes it the
+    diamond of a summary."""
 
     name: str
     difference: Interval | None

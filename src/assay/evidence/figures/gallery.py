@@ -146,8 +146,8 @@ def of_training(
         Drawn(
             "checkpoint_progression",
             checkpoint_progression(checkpoints, chosen_step, steps=steps),
-            "The validation suite over checkpoints, 95 % intervals; the base is blue, the chosen one orange. Small"
-            " numbers are n.",
+            "The validation suite over checkpoints, 95 % intervals; the base is blue, the chosen one orange."
+            " Small numbers are n.",
             checkpoints,
             _of_checkpoints(checkpoints, chosen_step),
         ),
@@ -198,8 +198,8 @@ def of_comparison(
         Drawn(
             "before_after_summary",
             before_after_summary(claim, before, after, gaps, baselines=baselines),
-            f"Held-out {words_of(primary)} of the base, the trained policy and what it is compared with, and the"
-            " paired gain.",
+            f"Held-out {words_of(primary)} of the base, the trained policy and what it is compared with, and"
+            " the paired gain.",
             levels_frame(level_rows(claim, before, after, baselines) if paired else [], claim),
             moved(words_of(primary), claim.before, claim.after, claim.difference, n, rate=True)
             if paired
@@ -210,7 +210,8 @@ def of_comparison(
             reward_distribution(*arms, gaps if paired else None),
             "Rewards of held-out episodes, an arm above the other on common bins"
             + (
-                "; below, the mean difference of paired items and the difference of the medians of all episodes."
+                "; below, the mean difference of paired items and the difference of the medians of all"
+                " episodes."
                 if paired
                 else "."
             ),
@@ -244,7 +245,8 @@ def of_comparison(
             Drawn(
                 "rates",
                 rates_before_after(claim, before, after, gaps),
-                "Every other rate before and after; a difference pairs the items in which both arms have one.",
+                "Every other rate before and after; a difference pairs the items in which both arms"
+                " have one.",
                 rows_frame(rates, rate=True),
                 of_rates({row.name: row.difference for row in rates}),
             )
@@ -270,8 +272,8 @@ def of_what_was_done(
             Drawn(
                 "answers",
                 plane(shows, arms),
-                "Where answers lie, the first draw of every item. Wrong findings are red; what was there and not found"
-                " is none of them. The table: how often in all draws.",
+                "Where answers lie, the first draw of every item. Wrong findings are red; what was there and"
+                " not found is none of them. The table: how often in all draws.",
                 rows_frame(marks, rate=True),
                 moved(wrong.name, wrong.before, wrong.after, wrong.difference, of_items, rate=True),
             )
@@ -308,8 +310,8 @@ def of_what_was_done(
 
 
 def of_rivals_of(claim: Claim) -> list[Drawn]:
-    """Return the figure of the trained policy against its rivals; none where nothing may be claimed, or it has
-    none."""
+    """Return the figure of the trained policy against its rivals; none where nothing may be claimed, or it
+    has none."""
     rows = rival_rows(claim) if claim.verdict != "NOT EVALUABLE" else []
     if len(rows) < 2:
         return []
@@ -317,8 +319,8 @@ def of_rivals_of(claim: Claim) -> list[Drawn]:
         Drawn(
             "rivals",
             rivals_forest(rows, words_of(measure_of_primary(claim.plan.primary))),
-            "What else plays these very items: the trained policy minus each, paired. The diamond is the gain over"
-            " the base.",
+            "What else plays these very items: the trained policy minus each, paired. The diamond is the gain"
+            " over the base.",
             rivals_frame(rows),
             of_rivals(rows[:-1], higher=claim.plan.direction == "higher"),
         )
@@ -332,8 +334,8 @@ def of_seeds_of(found: SeedsTogether, primary: str) -> Drawn:
     return Drawn(
         "seeds",
         every_seed(found.runs, whole, words_of(measure_of_primary(primary))),
-        "The gain of every training seed over the base, its interval over items alone; the diamond takes seeds"
-        " and items as samples.",
+        "The gain of every training seed over the base, its interval over items alone; the diamond takes"
+        " seeds and items as samples.",
         seeds_frame(found.runs),
         of_seeds(len(found.runs), gains, whole),
     )
@@ -360,8 +362,8 @@ def _of_one_task(
     if has_verdicts(arms[0]):
         frame = calibration_frame(*arms)
         caption = (
-            "How often verdicts were right, by stated confidence and by significance, 95 % intervals; n episodes"
-            " under each. Of the Brier score lower is better."
+            "How often verdicts were right, by stated confidence and by significance, 95 % intervals; n"
+            " episodes under each. Of the Brier score lower is better."
         )
         drawn.append(Drawn("calibration", calibration(frame), caption, frame, said("Brier score", BRIER)))
     if FALSE_CLAIM in before.measures:

@@ -50,8 +50,8 @@ def health_strip(
     *,
     reached: int | None = None,
 ) -> Figure:
-    """Return a row for each rule: first those that left GREEN, in the order in which they did, with the worst of
-    them in numbers; then those that stayed or were not measured.
+    """Return a row for each rule: first those that left GREEN, in the order in which they did, with the worst
+    of them in numbers; then those that stayed or were not measured.
 
     Args:
         events: The lines of health.jsonl, oldest first.

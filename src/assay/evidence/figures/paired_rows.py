@@ -49,8 +49,8 @@ def draw_rows(
 ) -> None:
     """Draw the rows: both arms with intervals, joined, and to the right the paired difference in numbers.
 
-    Rates are drawn in per cent and points, others in their own unit. `places` are the heights of the rows from
-    the top down, as `row_places` gives them.
+    Rates are drawn in per cent and points, others in their own unit. `places` are the heights of the rows
+    from the top down, as `row_places` gives them.
     """
     scale = 100.0 if rate else 1.0
     places = range(len(rows)) if places is None else places

@@ -69,8 +69,8 @@ def _shown_name(name: str) -> str:
 
 @styled
 def reward_components(frame: pd.DataFrame, chosen_step: int | None = None) -> Figure:
-    """Return reward parts, rates and turns over optimizer steps, a panel each; for a task of one turn its metrics
-    instead of turns. In each head: the means of the first and of the last tenth of the steps.
+    """Return reward parts, rates and turns over optimizer steps, a panel each; for a task of one turn its
+    metrics instead of turns. In each head: the means of the first and of the last tenth of the steps.
 
     `frame` has the columns of reward_components.csv: step, n, then `mean_<part>`, `<flag>_rate` and
     `metric.<name>` in any number, and any number of rows, also none.
@@ -130,10 +130,10 @@ def checkpoint_progression(
     """Return reward, success and rates over checkpoints with 95 % intervals, a panel each; base and chosen
     checkpoint in their colours.
 
-    `frame` has the columns of checkpoint_evals.csv, with `<column>_low`, `_high` and `_n` where they are known;
-    rates are `success_rate`, `<x>_acc` and other `<flag>_rate`. Reward and success are drawn as mean, best of k
-    and greedy where those were played. `steps` is where the axis ends, None: at the last checkpoint. n stands
-    above its checkpoint where it varies, in the head where it does not.
+    `frame` has the columns of checkpoint_evals.csv, with `<column>_low`, `_high` and `_n` where they are
+    known; rates are `success_rate`, `<x>_acc` and other `<flag>_rate`. Reward and success are drawn as mean,
+    best of k and greedy where those were played. `steps` is where the axis ends, None: at the last
+    checkpoint. n stands above its checkpoint where it varies, in the head where it does not.
     """
     # Truncation stays in the table: few need it.
     rates = [n for n in frame.columns if n.endswith(("_rate", "_acc")) and n != "truncated_rate"]
@@ -167,7 +167,8 @@ _STYLES = {"greedy": ("--", GREY), "best": (":", GREY)}
 
 
 def _ways(frame: pd.DataFrame, name: str) -> dict[str, str]:
-    """Return the columns that show one measure in different ways, with their labels; the mean last, on top."""
+    """Return the columns that show one measure in different ways, with their labels; the mean last, on
+    top."""
     k = column(frame, "best_of")
     best = "best of k" if k is None else f"best of {np.nanmax(k):.0f}"
     ways = {f"best_of_k_{name}": best, f"greedy_{name}": "greedy"}

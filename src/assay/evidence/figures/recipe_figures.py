@@ -50,7 +50,8 @@ def seeds_forest(recipes: Sequence[RecipeClaim], smallest_effect_points: float, 
         axes,
         rows,
         sides=("before", "after"),
-        label=f"gain in held-out {primary}, points, 95 % intervals; grey: under {smallest_effect_points:g} points",
+        label=f"gain in held-out {primary}, points, 95 % intervals; grey:"
+        f" under {smallest_effect_points:g} points",
         margins=(smallest_effect_points, smallest_effect_points),
     )
     first = recipes[0]

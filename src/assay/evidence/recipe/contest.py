@@ -48,7 +48,8 @@ class Contest(Record):
         description="over the seeds in common; interval for other seeds and other items"
     )
     p: float | None = Field(
-        description="the largest of sign flips of seed pairs, t over seeds and items, and bounded means over clusters"
+        description="the largest of sign flips of seed pairs, t over seeds and items, and bounded means over"
+        " clusters"
     )
     p_holm: float | None = Field(
         description="p corrected for all pairs of recipes compared beside it; to be within alpha"
@@ -66,9 +67,9 @@ class Contest(Record):
 def contests(recipes: Mapping[str, Sequence[Run]]) -> tuple[Contest, ...]:
     """Return every pair of recipes, p-values corrected together by Holm's rule; none for a single recipe.
 
-    A pair is called by p at the level that the later recipe's place leaves, which pays for recipes that are not
-    shown, and by the corrected p at alpha, which pays for those that are. A pair without the seeds to reach both is not
-    evaluable; this goes by the number of seeds alone, before any result is looked at.
+    A pair is called by p at the level that the later recipe's place leaves, which pays for recipes that are
+    not shown, and by the corrected p at alpha, which pays for those that are. A pair without the seeds to
+    reach both is not evaluable; this goes by the number of seeds alone, before any result is looked at.
     """
     drafts = [_draft(a, b, recipes[a], recipes[b]) for a, b in combinations(recipes, 2)]
     alpha = next(iter(recipes.values()))[0].claim.plan.alpha
@@ -139,8 +140,8 @@ def _registration(runs_a: Sequence[Run], runs_b: Sequence[Run], shared: Sequence
 
 
 def level_of_pair(place: int, alpha: float) -> float:
-    """Return the level of a pair of recipes: what the later one's place leaves of alpha, shared by the pairs that
-    it makes with those before it. Over all pairs of any number of recipes in turn that sums to alpha.
+    """Return the level of a pair of recipes: what the later one's place leaves of alpha, shared by the pairs
+    that it makes with those before it. Over all pairs of any number of recipes in turn that sums to alpha.
 
     >>> [round(level_of_pair(place, 0.05), 5) for place in (1, 2, 3, 4)]
     [0.05, 0.025, 0.00417, 0.00139]

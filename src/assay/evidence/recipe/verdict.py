@@ -211,7 +211,8 @@ def _why_no_skill(
         beaten = sum(p is not None and p <= plan.alpha and sign * gain > 0 for gain, p in found)
         if sign_flip_runs(gains, rng, one_sided=one_sided) > plan.alpha or 2 * beaten <= len(runs):
             lost.append(
-                f"{name} ({signed(float(sign * gains.mean()), 100)} points, beaten by {beaten} of {len(runs)})"
+                f"{name} ({signed(float(sign * gains.mean()), 100)} points,"
+                f" beaten by {beaten} of {len(runs)})"
             )
     return f"not shown to beat {', '.join(lost)}" if lost else None
 

@@ -63,8 +63,8 @@ def landing_page(
 
 
 def written(folder: str, name: str, claim: Claim) -> bool:
-    """Return whether a run with such a claim has a file: rivals, secondary suites and a log of the training are
-    not in every one."""
+    """Return whether a run with such a claim has a file: rivals, secondary suites and a log of the training
+    are not in every one."""
     if name.startswith("rival_"):
         return name[6:-6] in claim.plan.rivals
     if name.endswith("_secondary"):

@@ -92,7 +92,10 @@ def read_adapter(folder: Path, root: Path) -> AdapterFiles:
     """
     contents = []
     for file, most in ((CONFIG, MAX_CONFIG_BYTES), (WEIGHTS, MAX_WEIGHTS_BYTES)):
-        fix = f"save it with save_pretrained, so that {file} is there (an adapter_model.bin is a pickle, not read)"
+        fix = (
+            f"save it with save_pretrained, so that {file} is there"
+            " (an adapter_model.bin is a pickle, not read)"
+        )
         path = inside(folder.absolute() / file, [root.absolute()], where=str(folder / file), fix=fix)
         contents.append(read_capped(path, max_bytes=most, fix=fix))
     base_name = _checked_config(contents[0], str(folder / CONFIG))

@@ -1,8 +1,8 @@
-"""A byte-level BPE tokenizer as its merges: all that is needed to read a tiny base's tokens without the library
-that learned them.
+"""A byte-level BPE tokenizer as its merges: all that is needed to read a tiny base's tokens without the
+library that learned them.
 
-`tiny.py` learns it from the lessons of the task. Who checks a package takes the merges from tokenizer.json, and
-everything else in that file, and every token, follows from them. No torch.
+`tiny.py` learns it from the lessons of the task. Who checks a package takes the merges from tokenizer.json,
+and everything else in that file, and every token, follows from them. No torch.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,8 @@ from assay.policy.base.words import END, SPECIAL, Words
 Merge = tuple[str, str]
 
 # Merges run across words, so that what never varies, instructions and the frame of an object, comes to a few
-# tokens. Only numbers stand alone, in pairs of digits: each pair is met often enough to learn to copy it, however
-# rare the number is.
+# tokens. Only numbers stand alone, in pairs of digits: each pair is met often enough to learn to copy it,
+# however rare the number is.
 NUMBERS = r"\.?[0-9]{1,2}"
 # One character for each byte, in the order of their tokens. Source: GPT-2, bytes_to_unicode.
 _SHOWN = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
@@ -63,7 +64,7 @@ class Merged(Words):
     def _merged(self, piece: str) -> tuple[int, ...]:
         parts = list(_bytes_of(piece))
         while len(parts) > 1:
-            pairs = list(zip(parts, parts[1:], strict=False))
+            pairs = list(pairwise(parts))
             first = min(pairs, key=lambda pair: self._ranks.get(pair, len(self._ranks)))
             if first not in self._ranks:
                 break
@@ -81,7 +82,8 @@ class Merged(Words):
         return END not in text
 
     def keeps(self, text: str) -> bool:
-        """Return whether a stored text says all that was written: tokens need not end where a character does."""
+        """Return whether a stored text says all that was written: tokens need not end where a character
+        does."""
         return LOST not in text
 
     def _cuts(self, text: str, n: int) -> Iterator[tuple[int, ...]]:
@@ -147,8 +149,8 @@ def read_merges(folder: Path, most: int, *, fix: str) -> list[Merge]:
 
 
 def words_of(base: ScratchBase, words: Sequence[str], folder: Path, *, fix: str) -> Words:
-    """Return how the tokenizer of a base that was built here reads: by the task's words, or by the merges that
-    lie in its folder.
+    """Return how the tokenizer of a base that was built here reads: by the task's words, or by the merges
+    that lie in its folder.
 
     Raises:
         RecordError: They cannot be read.

@@ -1,5 +1,5 @@
-"""A whole model that somebody else may have written: looked at, file by file and number by number, before it is
-taken."""
+"""A whole model that somebody else may have written: looked at, file by file and number by number, before it
+is taken."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def look_at(folder: Path) -> WholeModel:
 
     Raises:
         DataError: A link leads out of the folder.
-        PolicyError: No model can be loaded from it, part of it is missing, it holds weights as a pickle, brings
-            code of its own, was quantised, or holds NaN.
+        PolicyError: No model can be loaded from it, part of it is missing, it holds weights as a pickle,
+            brings code of its own, was quantised, or holds NaN.
     """
     where = folder.name
     refuse_odd_files(folder)
@@ -119,12 +119,14 @@ def _reader(file: Path, name: str) -> Any:
     return read
 
 
-# What lies where no safetensors do, and what makes a model of it. Source: the documentation of verl ("Convert FSDP
-# and Megatron checkpoints to HuggingFace format model"), DeepSpeed (zero_to_fp32.py) and Accelerate (merge-weights).
+# What lies where no safetensors do, and what makes a model of it. Source: the documentation of verl ("Convert
+# FSDP and Megatron checkpoints to HuggingFace format model"), DeepSpeed (zero_to_fp32.py) and Accelerate
+# (merge-weights).
 _OTHER_FORMS = (
     (
         "model_world_size_*.pt",
-        "where it was made: python -m verl.model_merger merge --backend fsdp --local_dir .../actor --target_dir FOLDER",
+        "where it was made: python -m verl.model_merger merge --backend fsdp --local_dir .../actor"
+        " --target_dir FOLDER",
     ),
     ("zero_to_fp32.py", "where it was made: python zero_to_fp32.py . FOLDER --safe_serialization"),
     ("pytorch_model_fsdp_*", "where it was made: accelerate merge-weights pytorch_model_fsdp_0 FOLDER"),
@@ -174,7 +176,8 @@ def _refuse_odd_numbers(file: Path) -> None:
 
 
 def outline(folder: Path) -> tuple[str, int, list[str]]:
-    """Return architecture, number of parameters, and the names of those that the files have no numbers for."""
+    """Return architecture, number of parameters, and the names of those that the files have no numbers
+    for."""
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 

@@ -1,7 +1,7 @@
 """Constrained decoding: which tokens go on with an answer that a JSON Schema allows, row by row.
 
-llguidance keeps the grammar; this says what it needs of a tokenizer, and what happens where a vocabulary cannot go
-on: such a row is free from there.
+llguidance keeps the grammar; this says what it needs of a tokenizer, and what happens where a vocabulary
+cannot go on: such a row is free from there.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class SchemaBound:
         """Take from the bits of a row, one for each logit, the tokens that may not come next."""
         if self._free:
             return
-        # Into a place of its own: a vocabulary may be larger than the logits, or smaller. What the logits do not
-        # have cannot be chosen, and what no token stands for is none.
+        # Into a place of its own: a vocabulary may be larger than the logits, or smaller. What the logits do
+        # not have cannot be chosen, and what no token stands for is none.
         allowed = np.zeros(len(self._plain), np.int32)
         self._matcher.unsafe_compute_mask_ptr(allowed.ctypes.data, allowed.nbytes)
         n = min(len(bits), len(allowed))
@@ -93,8 +93,8 @@ class Grammars:
         return None if matcher is None else SchemaBound(matcher, self._text, self._end)
 
     def _compile(self, schema: str) -> Any:
-        # What llguidance does not know of a schema is left to the model, rather than all of it. Of white space no
-        # more than one between parts: where any was allowed, small models wrote it to the limit.
+        # What llguidance does not know of a schema is left to the model, rather than all of it. Of white
+        # space no more than one between parts: where any was allowed, small models wrote it to the limit.
         for lenient in (False, True):
             try:
                 root = json.loads(schema)
@@ -121,8 +121,9 @@ def _bits(numbers: Sequence[int], size: int) -> Bits:
 def _known(policy: Policy) -> tuple[Any, str]:
     """Return the tokenizer as llguidance knows it, and a rule for its grammars.
 
-    It reads most by itself; one whose tokens are joined without a gap is told it token by token. Its words cannot
-    spell every text, so that there is no one way to spell what a grammar leaves no choice of: none is forced.
+    It reads most by itself; one whose tokens are joined without a gap is told it token by token. Its words
+    cannot spell every text, so that there is no one way to spell what a grammar leaves no choice of: none is
+    forced.
     """
     tokenizer, eos = policy.tokenizer, policy.dialogue.eos_id
     try:

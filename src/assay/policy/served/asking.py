@@ -1,4 +1,5 @@
-"""Questions to a served model: each asked once, so many under way at once, every one in a thread of its own."""
+"""Questions to a served model: each asked once, so many under way at once, every one in a thread of its
+own."""
 
 from __future__ import annotations
 

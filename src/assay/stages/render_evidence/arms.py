@@ -80,8 +80,8 @@ STAGES = {"pre_eval": "pre_eval", "post_eval": "post_eval", AGAIN: "post_eval", 
 
 
 def suite_of(project: Project, name: str) -> Suite:
-    """Return the suite that an arm plays: a secondary one, or of the held-out one all draws, one that is greedy,
-    or draws of its own for the base's second time and for rivals."""
+    """Return the suite that an arm plays: a secondary one, or of the held-out one all draws, one that is
+    greedy, or draws of its own for the base's second time and for rivals."""
     if other := name.partition("/")[2]:
         return secondary_suites(project)[other]
     heldout = heldout_suite(project)

@@ -64,7 +64,8 @@ def integrity(
             "The base measured before has to be the base trained; the policy measured after, its chosen"
             " checkpoint."
             if isinstance(trained, TrainFacts)
-            else "The base measured before has to be the base of what was brought; the policy measured after, that.",
+            else "The base measured before has to be the base of what was brought; the policy measured after,"
+            " that.",
         ),
         Tick("Contamination", None if shared is None else not leaks, _splits_said(shared)),
         Tick("A/A", None if claim.control is None else claim.control.passed, control_said(claim.control)),
@@ -87,8 +88,8 @@ def _of_plan(trained: Training, kinds: Set[str]) -> Tick:
     return Tick(
         "Plan before training" if own else "Plan before measuring",
         not kinds & set(OTHER_PLAN),
-        f"claim_plan.json has to have the SHA-256 noted when {begun} ({trained.claim_plan_sha256[:12]}) and to be"
-        " what settings and data ask for.",
+        f"claim_plan.json has to have the SHA-256 noted when {begun} ({trained.claim_plan_sha256[:12]}) and"
+        " to be what settings and data ask for.",
     )
 
 

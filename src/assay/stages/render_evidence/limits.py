@@ -31,9 +31,9 @@ def limits(
         "One base, one policy that was trained elsewhere, one held-out suite: the claim is about this policy"
         " against this base, and says nothing of how it was trained, nor of another base or suite."
         if elsewhere
-        else "One base, one training run, one held-out suite: the claim is about this checkpoint against this base,"
-        " not about the recipe, and says nothing of another base or suite. Other training seeds, where they"
-        " were run, are in evidence/results/recipe.json."
+        else "One base, one training run, one held-out suite: the claim is about this checkpoint against this"
+        " base, not about the recipe, and says nothing of another base or suite. Other training seeds, where"
+        " they were run, are in evidence/results/recipe.json."
     ]
     suites = " and ".join(claim.plan.secondary_suites)
     beyond = f" but {suites}, which the verdict never reads" if suites else ""
@@ -54,8 +54,8 @@ def limits(
         (
             f"Whether the held-out {what} come from the source of what it was trained on is not known."
             if elsewhere
-            else f"The held-out {what} come from the same source as the training {what}; nothing is said about"
-            f" any other{beyond}."
+            else f"The held-out {what} come from the same source as the training {what}; nothing is said"
+            f" about any other{beyond}."
         ),
         "Bit-identity is a promise for one machine; other processors may round differently.",
     )
@@ -78,8 +78,8 @@ def _of_players(
     weak = f"The base reaches {percent(base)} % {metric}"
     better = above(base)
     found = [
-        f"{weak}, less than scripted players that learned nothing: {better}. A gain over a weak base is easier"
-        " than one over a strong one."
+        f"{weak}, less than scripted players that learned nothing: {better}. A gain over a weak base is"
+        " easier than one over a strong one."
         if better
         else f"{weak}; no scripted player that sees only what the policy sees is above it."
     ]

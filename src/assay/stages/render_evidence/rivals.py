@@ -1,4 +1,5 @@
-"""The rivals of a claim: who played the held-out suite beside base and trained policy, and what bears on that."""
+"""The rivals of a claim: who played the held-out suite beside base and trained policy, and what bears on
+that."""
 
 from __future__ import annotations
 
@@ -63,7 +64,8 @@ def other_rivals(
 
 
 def rival_notes(task: Task, plan: ClaimPlan, facts: Mapping[str, BaseRival]) -> list[str]:
-    """Return what weakens the comparison with rivals: what did not play as asked, and what nobody asked for."""
+    """Return what weakens the comparison with rivals: what did not play as asked, and what nobody asked
+    for."""
     found = [f"Rival {name}: {each.note}." for name, each in facts.items() if each.note is not None]
     left_out = [name for name in rivals_of(task, ALL) if name not in plan.rivals]
     if left_out:

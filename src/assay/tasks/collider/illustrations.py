@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -35,7 +36,7 @@ _USES = {
 
 def pictures(states: Sequence[ColliderState]) -> list[Picture]:
     """Return the spectra of every channel in every state, with what the turn before it did."""
-    told = ["", *(_said(before, after) for before, after in zip(states, states[1:], strict=False))]
+    told = ["", *(_said(before, after) for before, after in pairwise(states))]
     return [
         Picture("mass, GeV", "events per 2.2 % of mass", _panels(state), said)
         for state, said in zip(states, told, strict=True)

@@ -110,8 +110,8 @@ def as_told(action: Action) -> Action:
 
 
 def json_drill(rng: np.random.Generator) -> list[Message]:
-    """Return questions behind a made-up JSON state and their answers, claims that copy the mass of the channel
-    asked for, or actions that copy its blocks."""
+    """Return questions behind a made-up JSON state and their answers, claims that copy the mass of the
+    channel asked for, or actions that copy its blocks."""
     n = len(generation.HOME_CHANNELS)
     shown = sorted(rng.permutation(n)[: int(rng.integers(1, n + 1))].tolist())
     m0_gev = float(np.exp(rng.uniform(*np.log(DRILLED_AXES_GEV))))
@@ -128,9 +128,9 @@ def json_drill(rng: np.random.Generator) -> list[Message]:
     turns, left = int(rng.integers(1, 10)), int(rng.integers(0, BUDGET_BLOCKS))
     text = json.dumps({"blocks_left": left, "turns_left": turns, "channels": told})
     dialogue: list[Message] = []
-    # A state is long to read, so every channel in it is asked for. Which one is meant takes longest to learn, and
-    # blocks, which stand right behind a channel's name, are where that is learned first. Spin and confidence are
-    # fixed, so that a right answer is one text.
+    # A state is long to read, so every channel in it is asked for. Which one is meant takes longest to learn,
+    # and blocks, which stand right behind a channel's name, are where that is learned first. Spin and
+    # confidence are fixed, so that a right answer is one text.
     for place in rng.permutation(shown).tolist():
         asked = generation.HOME_CHANNELS[place]
         answer = Action("claim", asked, mass_gev=told[asked]["best_mass_gev"], confidence=0.5)

@@ -140,8 +140,8 @@ def null_reward(is_null: bool, confidence: float) -> float:
 def reward_range(max_turns: int) -> tuple[float, float]:
     """Return the smallest and the largest reward of an episode without shaping.
 
-    They are a wrong claim, sure of itself, behind turns that could not be read, and a right one that is proven,
-    saves all blocks and names the spin.
+    They are a wrong claim, sure of itself, behind turns that could not be read, and a right one that is
+    proven, saves all blocks and names the spin.
 
     >>> reward_range(8)
     (-1.56, 1.0)

@@ -1,4 +1,5 @@
-"""What a preset of configs/task/ sets of a task that is brought along: its folder, its entry, what success is."""
+"""What a preset of configs/task/ sets of a task that is brought along: its folder, its entry, what success
+is."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ class Success(Settings):
     )
     extract: str | None = Field(
         default=None,
-        description="regular expression whose first group, of its last match, is compared; null: all, stripped",
+        description="regular expression whose first group, of its last match, is compared;"
+        " null: all, stripped",
     )
     tolerance: Annotated[float, Field(ge=0)] = Field(default=0.0, description="of number, absolute")
     at_least: float | None = Field(default=None, description="of reward: success from this sum on")

@@ -1,7 +1,7 @@
 """The formats iri and iri-reference: URIs whose characters may be other than ASCII.
 
-The package that jsonschema would take for them builds 39 grammars whenever it is imported, over a second in every
-process, and refuses addresses of IPv6.
+The package that jsonschema would take for them builds 39 grammars whenever it is imported, over a second in
+every process, and refuses addresses of IPv6.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Any
 
 from rfc3986_validator import validate_rfc3986  # type: ignore[import-untyped]
 
-# Source: RFC 3987, section 2.2, ucschar and iprivate; the former beyond the first plane are all but the last two
-# of each plane, from E1000 on in the fourteenth.
+# Source: RFC 3987, section 2.2, ucschar and iprivate; the former beyond the first plane are all but the last
+# two of each plane, from E1000 on in the fourteenth.
 _LETTERS = ((0xA0, 0xD7FF), (0xF900, 0xFDCF), (0xFDF0, 0xFFEF))
 _PRIVATE = ((0xE000, 0xF8FF), (0xF0000, 0xFFFFD), (0x100000, 0x10FFFD))
 
@@ -19,10 +19,11 @@ _PRIVATE = ((0xE000, 0xF8FF), (0xF0000, 0xFFFFD), (0x100000, 0x10FFFD))
 def is_iri(value: Any, rule: str = "URI") -> bool:
     """Return whether a text is an IRI, or with the rule "URI_reference" a reference to one; other values are.
 
-    Every character beyond ASCII that is allowed where it stands is percent-encoded, and a URI has to come out.
-    Source: RFC 3987, section 3.1.
+    Every character beyond ASCII that is allowed where it stands is percent-encoded, and a URI has to come
+    out. Source: RFC 3987, section 3.1.
 
-    >>> [is_iri(text) for text in ("http://m\u00fcller.example/?\ue000", "http://[::1]/", "no scheme", "x:\ue000")]
+    >>> texts = ("http://m\u00fcller.example/?\ue000", "http://[::1]/", "no scheme", "x:\ue000")
+    >>> [is_iri(text) for text in texts]
     [True, True, False, False]
     """
     if not isinstance(value, str):

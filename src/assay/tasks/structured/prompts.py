@@ -126,8 +126,11 @@ def _within(graphemes: Sequence[str], budget: int) -> list[str]:
 def bundled(schema_text: str, uri: str | None) -> str:
     r"""Return a schema as it is shown, root and further documents by name, as one document.
 
-    >>> bundled('{"$ref":"b.json"}\nb.json: {"type":"null"}', "file:///a.json")
-    '{"$id": "file:///a.json", "$ref": "b.json", "$defs": {"b.json": {"$id": "file:///b.json", "type": "null"}}}'
+    >>> bundled(  # doctest: +NORMALIZE_WHITESPACE
+    ...     '{"$ref":"b.json"}\nb.json: {"type":"null"}', "file:///a.json"
+    ... )
+    '{"$id": "file:///a.json", "$ref": "b.json",
+    "$defs": {"b.json": {"$id": "file:///b.json", "type": "null"}}}'
 
     Args:
         schema_text: As `Request` has it.

@@ -144,7 +144,10 @@ def heldout_overlap(seen: Evidence) -> Finding:
     prompts = {repr(item.public) for item in train if item.row is not None and "prompt" in item.row}
     again_asked = [repr(item.public) in prompts for item in alike]
     share = max(same, sum(again_asked) / max(1, len(alike)))
-    told = f"{max(share, words):.0%} of {counted(len(heldout), 'held-out records')} are among {len(train)} of train"
+    told = (
+        f"{max(share, words):.0%} of {counted(len(heldout), 'held-out records')} are among"
+        f" {len(train)} of train"
+    )
     fix = "draw held-out from other seeds or sources, or split by prompt: ./run assay task audit --fix-splits"
     if share > SOME_LEAK:
         return look.fault(told, fix)

@@ -233,7 +233,8 @@ READERS: dict[Form, Reader] = {
     "verifiers results": verifiers_row,
     "verifiers traces": trace_row,
 }
-# Forms in which an item that stands there again is its next draw; elsewhere draws are numbered, or it is twice there.
+# Forms in which an item that stands there again is its next draw; elsewhere draws are numbered, or it is
+# twice there.
 REPEATS: frozenset[Form] = frozenset({"verifiers results", "verifiers traces"})
 
 

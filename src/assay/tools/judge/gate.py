@@ -65,7 +65,8 @@ def gate_block(title: str, claim: Claim, plan: JudgePlan) -> str:
 
 
 def code_of(codes: Iterable[int]) -> int:
-    """Return the exit code of several comparisons: what cannot be compared before a loss before nothing shown.
+    """Return the exit code of several comparisons: what cannot be compared before a loss before nothing
+    shown.
 
     >>> code_of([0, 7, 8]), code_of([8, 5]), code_of([0, 0])
     (8, 5, 0)
@@ -75,8 +76,8 @@ def code_of(codes: Iterable[int]) -> int:
 
 
 def write_junit(path: Path, claims: Mapping[str, Claim], plan: JudgePlan) -> None:
-    """Write three tests of each claim as JUnit: the results are the planned ones, no loss, what was planned is
-    shown."""
+    """Write three tests of each claim as JUnit: the results are the planned ones, no loss, what was planned
+    is shown."""
     suites = [_suite(title, claim, plan) for title, claim in claims.items()]
     root = suites[0]
     if len(suites) > 1:

@@ -1,5 +1,5 @@
-"""Logs of inspect (inspect_ai), .eval and .json: samples with epochs, scores and stop reasons. Its package is not
-needed."""
+"""Logs of inspect (inspect_ai), .eval and .json: samples with epochs, scores and stop reasons. Its package is
+not needed."""
 
 from __future__ import annotations
 
@@ -193,7 +193,10 @@ class InspectLog:
 
         Source: APPNOTE.TXT 6.3.9 of PKWARE, sections 4.3.7 (local header) and 4.4.5 (method 93).
         """
-        fix = "pip install pyarrow; or inspect log convert --to json --output-dir DIR LOG, and judge what that writes"
+        fix = (
+            "pip install pyarrow; or inspect log convert --to json --output-dir DIR LOG,"
+            " and judge what that writes"
+        )
         try:
             import pyarrow as arrow  # type: ignore[import-untyped,unused-ignore]
         except ModuleNotFoundError:

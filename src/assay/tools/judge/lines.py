@@ -1,4 +1,5 @@
-"""Lines of files that somebody else wrote: JSON, CSV and Parquet as plain rows, one message for what is damaged."""
+"""Lines of files that somebody else wrote: JSON, CSV and Parquet as plain rows, one message for what is
+damaged."""
 
 from __future__ import annotations
 

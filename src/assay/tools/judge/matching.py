@@ -1,4 +1,5 @@
-"""Whether two arms are about the same items: matched by id and by content; what differs bars a claim, or warns."""
+"""Whether two arms are about the same items: matched by id and by content; what differs bars a claim, or
+warns."""
 
 from __future__ import annotations
 
@@ -44,8 +45,8 @@ def _contents(rows: Sequence[JudgedRow]) -> dict[str, str]:
 def obstacles(
     before: Sequence[JudgedRow], after: Sequence[JudgedRow], name: str, *, draws: bool = True
 ) -> list[tuple[str, str]]:
-    """Return why an arm is not about the items of the first, as (kind, what was found); `draws`: also where it
-    has more or fewer of an item."""
+    """Return why an arm is not about the items of the first, as (kind, what was found); `draws`: also where
+    it has more or fewer of an item."""
     first, other = _contents(before), _contents(after)
     found = []
     only = {"before": first.keys() - other.keys(), name: other.keys() - first.keys()}
@@ -57,7 +58,10 @@ def obstacles(
     shared = first.keys() & other.keys()
     odd = [item for item in shared if first[item] and other[item] and first[item] != other[item]]
     if odd:
-        text = f"{counted(len(odd), 'items')} of {len(shared)} have another question or target in {name} ({_some(odd)})"
+        text = (
+            f"{counted(len(odd), 'items')} of {len(shared)} have another question or target in {name}"
+            f" ({_some(odd)})"
+        )
         found.append((OTHER_CONTENT, text))
     drawn = {arm: _draws(rows) for arm, rows in (("before", before), (name, after))}
     if draws and len({n for each in drawn.values() for n in each.values()}) > 1:
@@ -132,8 +136,8 @@ def warnings(before: Sequence[JudgedRow], after: Sequence[JudgedRow], name: str)
     ]
     if unknown:
         found.append(
-            f"Of {len(unknown)} of {counted(len(shared), 'items')} before and {name} do not both hold the prompt: that"
-            " the same id means the same question is taken on trust."
+            f"Of {len(unknown)} of {counted(len(shared), 'items')} before and {name} do not both hold the"
+            " prompt: that the same id means the same question is taken on trust."
         )
     other = [
         item
@@ -142,13 +146,13 @@ def warnings(before: Sequence[JudgedRow], after: Sequence[JudgedRow], name: str)
     ]
     if other:
         found.append(
-            f"The prompt of {len(other)} of {counted(len(shared), 'items')} differs between before and {name}: what a"
-            " template, a system message or examples do is part of the difference."
+            f"The prompt of {len(other)} of {counted(len(shared), 'items')} differs between before and"
+            f" {name}: what a template, a system message or examples do is part of the difference."
         )
     for arm, rows in (("before", before), (name, after)):
         if same := identical_draws(list(rows)):
             found.append(
-                f"All draws of {counted(same, 'items')} of {arm} are one and the same text, as in greedy decoding:"
-                " more of them say nothing more."
+                f"All draws of {counted(same, 'items')} of {arm} are one and the same text, as in greedy"
+                " decoding: more of them say nothing more."
             )
     return found

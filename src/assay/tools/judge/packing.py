@@ -80,10 +80,12 @@ def _card(told: Judgement, judged: Judged) -> str:
     files = [f"{name}: {file.name}, sha256 {file.sha256}" for name, file in _sources(told)]
     listed = "\n".join(f"* {each}" for each in files)
     return (
-        f"# {told.title}\n\n**{heading(judged.claim)}.** {judged.claim.sentence}\n\nReason: {judged.claim.reason}.\n\n"
-        f"report.html has everything; rows/ has the results as they were read, texts as digests. They come from:\n\n"
-        f"{listed}\n\n`assay verify` derives claim and report from the rows again; `python3 verify.py` checks the files"
-        " alone.\n"
+        f"# {told.title}\n\n**{heading(judged.claim)}.** {judged.claim.sentence}\n\n"
+        f"Reason: {judged.claim.reason}.\n\n"
+        "report.html has everything; rows/ has the results as they were read, texts as digests. They come"
+        " from:\n\n"
+        f"{listed}\n\n`assay verify` derives claim and report from the rows again; `python3 verify.py`"
+        " checks the files alone.\n"
     )
 
 

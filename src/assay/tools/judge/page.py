@@ -92,24 +92,26 @@ def summary_of(told: Judgement, judged: Judged) -> str:
 def limits_of(told: Judgement) -> tuple[str, ...]:
     """Return what nobody should read into a claim of results that were made elsewhere."""
     found = [
-        "The results were graded elsewhere, by whatever wrote the files: whether a grade is right is not checked here.",
-        "How the second policy came about is not known: whether it saw these items in training, how many others were"
-        " tried, and how this one was chosen. The level is that of a first look.",
-        "The claim is about these two sets of results on these items, not about a way of training, and says nothing of"
-        " other items.",
-        "Items are taken as independent of each other unless a cluster says otherwise or they ask the same; near-duplicates"
-        " were not sought.",
-        "Strata and measures beside the primary one are exploratory, and their intervals are not corrected for that.",
+        "The results were graded elsewhere, by whatever wrote the files: whether a grade is right is not"
+        " checked here.",
+        "How the second policy came about is not known: whether it saw these items in training, how many"
+        " others were tried, and how this one was chosen. The level is that of a first look.",
+        "The claim is about these two sets of results on these items, not about a way of training, and says"
+        " nothing of other items.",
+        "Items are taken as independent of each other unless a cluster says otherwise or they ask the same;"
+        " near-duplicates were not sought.",
+        "Strata and measures beside the primary one are exploratory, and their intervals are not"
+        " corrected for that.",
     ]
     if not told.rivals:
         found.append(
-            f"{NO_RIVALS.capitalize()}: a player that always says the same might do as well as the second policy."
-            " --rival NAME=FILE compares with results of such players on the same items."
+            f"{NO_RIVALS.capitalize()}: a player that always says the same might do as well as the second"
+            " policy. --rival NAME=FILE compares with results of such players on the same items."
         )
     else:
         found.append(
-            f"Rivals ({', '.join(told.rivals)}) were brought by whoever judged. That they are the players without"
-            " skill that this task has is theirs to say: a weak one is easily beaten."
+            f"Rivals ({', '.join(told.rivals)}) were brought by whoever judged. That they are the players"
+            " without skill that this task has is theirs to say: a weak one is easily beaten."
         )
     return tuple(found)
 

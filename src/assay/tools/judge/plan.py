@@ -1,5 +1,5 @@
-"""The plan of a judgement: what is compared, on which items, by which metric, and what has to be shown; fixed and
-hashed before the results are there."""
+"""The plan of a judgement: what is compared, on which items, by which metric, and what has to be shown; fixed
+and hashed before the results are there."""
 
 from __future__ import annotations
 
@@ -206,10 +206,11 @@ def dated_said(plan: JudgePlan) -> str:
     open_ = (
         ""
         if plan.items.ids_sha256
-        else " Only how many items there are was planned, not which: they may have been chosen by their results."
+        else " Only how many items there are was planned, not which: they may have been chosen by their"
+        " results."
     )
     return (
-        f"The plan was made beforehand, on {plan.made}, sha256 {digest(plan)}. The date is the word of whoever planned:"
-        " a commit or a post that holds this digest and is older than the results shows more. How many other policies"
-        f" were tried is not known.{open_}"
+        f"The plan was made beforehand, on {plan.made}, sha256 {digest(plan)}. The date is the word of"
+        " whoever planned: a commit or a post that holds this digest and is older than the results shows"
+        f" more. How many other policies were tried is not known.{open_}"
     )

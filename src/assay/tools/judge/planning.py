@@ -59,8 +59,8 @@ class PlanRequest:
     """What somebody plans; None: not given.
 
     `pilot` are results before; `items` a list of items or how many, `clusters` how many of these; `rate` and
-    `within`, the variance of one draw within an item, stand in for a pilot; `spread` is the assumed sd of true
-    gains between clusters, points. The rest is what `assay judge` is asked.
+    `within`, the variance of one draw within an item, stand in for a pilot; `spread` is the assumed sd of
+    true gains between clusters, points. The rest is what `assay judge` is asked.
     """
 
     pilot: Path | None = None
@@ -292,8 +292,9 @@ def _tell(plan: JudgePlan, out: Path) -> None:
     shown = "none that is possible" if found is None else f"about {found:.1f} points"
     enough = found is not None and found <= wanted
     say(
-        f"{what} with power {power.power:g}: {shown}; {'within' if enough else 'NOT within'} the {wanted:g} points that"
-        f" matter (from {power.of}; true gains assumed to differ by {power.assumed_spread_points:g} points (sd))"
+        f"{what} with power {power.power:g}: {shown}; {'within' if enough else 'NOT within'} the {wanted:g}"
+        f" points that matter (from {power.of}; true gains assumed to differ by"
+        f" {power.assumed_spread_points:g} points (sd))"
     )
     n = power.clusters_for_smallest_effect
     most = power.table[0].by_clusters[-1].n_clusters

@@ -1,4 +1,5 @@
-"""Results that were made elsewhere, in the one form that the verdict reads: an arm of rows, each one draw of an item.
+"""Results that were made elsewhere, in the one form that the verdict reads: an arm of rows, each one draw of
+an item.
 
 A row answers what the statistics ask of an episode, in a tenth of its memory, so that a million of them fit.
 """

@@ -1,4 +1,5 @@
-"""Several sets of results against the same one before: a claim each, called better by Holm's steps over all."""
+"""Several sets of results against the same one before: a claim each, called better by Holm's steps over
+all."""
 
 from __future__ import annotations
 
@@ -90,8 +91,8 @@ def judge_several(before: Path, afters: Sequence[Path], asked: JudgeRequest) -> 
 def _shown_at(claim: Claim) -> float | None:
     """Return the p at which a claim is better than before and than each rival; None where nothing was tested.
 
-    It is the largest of theirs (Berger 1982), and 1 of a rival that is ahead: Holm's steps over p of the gain alone
-    would pass the level on from a claim that is not made for its rivals.
+    It is the largest of theirs (Berger 1982), and 1 of a rival that is ahead: Holm's steps over p of the gain
+    alone would pass the level on from a claim that is not made for its rivals.
     """
     sign = 1 if claim.plan.direction == "higher" else -1
     against = [
@@ -102,7 +103,8 @@ def _shown_at(claim: Claim) -> float | None:
 
 
 def holm_levels(p_values: Mapping[str, float], alpha: float = ALPHA) -> dict[str, float]:
-    """Return at which level each is tested, so that all together are at alpha: what is found at it is what Holm finds.
+    """Return at which level each is tested, so that all together are at alpha: what is found at it is what
+    Holm finds.
 
     Source: Holm (1979), Scandinavian Journal of Statistics 6:65, section 3.
 

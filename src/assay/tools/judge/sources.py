@@ -46,7 +46,8 @@ class ArmRecord(Record):
 
 
 class Judgement(Record):
-    """What was asked, and of what: from this and the rows beside it everything else in the package follows."""
+    """What was asked, and of what: from this and the rows beside it everything else in the package
+    follows."""
 
     kind: Literal["assay-judge/1"] = "assay-judge/1"
     assay: str
@@ -143,7 +144,8 @@ def truth_of(value: Any, where: str, what: str) -> bool | None:
 
 
 def text_of(value: Any) -> str:
-    """Return what identifies a value: a text as it is, anything else as JSON with sorted keys; "" for None."""
+    """Return what identifies a value: a text as it is, anything else as JSON with sorted keys; "" for
+    None."""
     if value is None or isinstance(value, str):
         return value or ""
     return json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)

@@ -1,7 +1,7 @@
 """The verdict on two arms that were made elsewhere, by the very code that judges a run of the pipeline.
 
-What only a run can know is not made up: no training, no alarms, no openings, and a plan that was not fixed before.
-The claim says so, and without rivals it can show no skill, however much better the results are.
+What only a run can know is not made up: no training, no alarms, no openings, and a plan that was not fixed
+before. The claim says so, and without rivals it can show no skill, however much better the results are.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from assay.tools.judge.plan import JudgePlan, dated_said, departures
 from assay.tools.judge.rows import SCORE, JudgedRow, all_know, as_episodes
 from assay.tools.judge.sources import Judgement
 
-# More independent items than these are put together at random into so many groups: the test then costs what these
-# cost, and its interval is wider by about a fortieth of a point.
+# More independent items than these are put together at random into so many groups: the test then costs what
+# these cost, and its interval is wider by about a fortieth of a point.
 MOST_CLUSTERS = 4096
 ALPHA, PARSED_MARGIN = 0.05, 0.05  # of the presets' plans
 CHOSEN, NO_RIVALS = "chosen elsewhere", "no rivals were given"
 AFTERWARDS = (
-    "The plan is assay's default, taken when the results were there: nothing shows that the metric, these items or"
-    " this policy were not chosen by them. It counts as the first look at these items."
+    "The plan is assay's default, taken when the results were there: nothing shows that the metric, these"
+    " items or this policy were not chosen by them. It counts as the first look at these items."
 )
 _MEASURES = (
     "mean_reward",
@@ -77,8 +77,8 @@ def judge(told: Judgement, arms: Mapping[str, list[JudgedRow]]) -> Judged:
     notes = [AFTERWARDS if told.plan is None else dated_said(told.plan)]
     if told.level is not None:
         notes.append(
-            f"One of {told.compared} sets of results that were compared with before at a time: called better at the level"
-            f" {told.level:.2g} (Holm)."
+            f"One of {told.compared} sets of results that were compared with before at a time: called better"
+            f" at the level {told.level:.2g} (Holm)."
         )
     for name, rows in {"after": after, **rivals}.items():
         if matching.by_content(before, rows):
@@ -97,8 +97,8 @@ def judge(told: Judgement, arms: Mapping[str, list[JudgedRow]]) -> Judged:
     n_clusters = _pool(everyone)
     if n_clusters is not None:
         notes.append(
-            f"The {n_clusters} {cluster_name} were put together at random into {MOST_CLUSTERS} groups, whatever their"
-            " results: the interval is a little wider for it."
+            f"The {n_clusters} {cluster_name} were put together at random into {MOST_CLUSTERS} groups,"
+            " whatever their results: the interval is a little wider for it."
         )
         cluster_name = "groups"
     plan = _plan(told, before, after, primary, cluster_name)
@@ -178,7 +178,8 @@ def _departures(told: Judgement, before: Sequence[JudgedRow], primary: str) -> l
 
 
 def _primary(told: Judgement, arms: Mapping[str, Sequence[JudgedRow]]) -> str:
-    """Return the metric that decides: success, where it was given or every score is all or nothing; else the score.
+    """Return the metric that decides: success, where it was given or every score is all or nothing; else the
+    score.
 
     Raises:
         DataError: A score lies beyond its bounds, and not every file says what succeeded.
@@ -193,8 +194,8 @@ def _primary(told: Judgement, arms: Mapping[str, Sequence[JudgedRow]]) -> str:
 
 
 def _pool(arms: Sequence[Sequence[JudgedRow]]) -> int | None:
-    """Put clusters together at random where there are too many, the same way in every arm; return how many there
-    were, None where they stay as they are.
+    """Put clusters together at random where there are too many, the same way in every arm; return how many
+    there were, None where they stay as they are.
 
     Larger ones are dealt first, so that groups are of like size; what a row scored has no part in it.
     """
@@ -238,7 +239,8 @@ def _plan(
 
 
 def luck_of(items: Iterable[str]) -> str:
-    """Return what all randomness is drawn by: the items, so that numbers are the same whatever file they came in."""
+    """Return what all randomness is drawn by: the items, so that numbers are the same whatever file they came
+    in."""
     return _digest(sorted(set(items)))
 
 

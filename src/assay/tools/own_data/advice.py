@@ -49,7 +49,8 @@ def find_fitting(root: Path, machine: MachineSize, *, scratch: bool = False) -> 
     Args:
         root: The project.
         machine: Where they are to run.
-        scratch: Whether a base that is built from scratch learns these data, since its lessons come from them.
+        scratch: Whether a base that is built from scratch learns these data, since its lessons come from
+            them.
     """
     forecasts = read_forecasts(root, task_of_own_records())
     found, lines = list[str](), [f"presets for data of your own on this machine ({machine}):"]

@@ -119,8 +119,8 @@ def _show_clusters(project: Project, audited: Audited, split: str) -> None:
     )
     if len(sizes) < sum(sizes):
         say(
-            f"{counted(sum(sizes), 'records')} are {counted(len(sizes), 'clusters')}: near-duplicates, and records"
-            f" of one family, count once (the largest holds {sizes[0]})"
+            f"{counted(sum(sizes), 'records')} are {counted(len(sizes), 'clusters')}: near-duplicates, and"
+            f" records of one family, count once (the largest holds {sizes[0]})"
         )
 
 

@@ -1,4 +1,5 @@
-"""A package of seeds against itself: data, dvc.lock, every claim from raw episodes, the numbers over seeds."""
+"""A package of seeds against itself: data, dvc.lock, every claim from raw episodes, the numbers over
+seeds."""
 
 from __future__ import annotations
 
@@ -42,8 +43,8 @@ from assay.tools.recipe.published import (
 from assay.verify.checks import Check, LookResult, looked, unlooked
 from assay.verify.compared import compare
 
-# What a comparison with the bases that were built beside it, or with runs that were left out, cannot say again;
-# and what dvc.lock itself shows.
+# What a comparison with the bases that were built beside it, or with runs that were left out, cannot say
+# again; and what dvc.lock itself shows.
 NOT_DERIVED = ("bases", "notes", "lock_sha256")
 DATA = folder_of("data")
 OTHER = "check it with the version that made it, or make it again: ./run assay seeds"
@@ -120,7 +121,10 @@ def _restored(package: Path, copies: Sequence[Path]) -> LookResult:
             told = f"{copy.name}, {error.where}: expected {error.expected}, found {error.found}"
             return LookResult("", [f"settings of another version of assay ({told}). Fix: {OTHER}"])
         if not any((copy / each).is_dir() for each in data):
-            said = "it holds no data, so no episode can be graded again: of an older version, or data from outside"
+            said = (
+                "it holds no data, so no episode can be graded again: of an older version,"
+                " or data from outside"
+            )
             return LookResult("", [f"{said} of the project. Fix: {OTHER}"])
         _write_lock(copy)
     return LookResult(f"{counted(len(copies), 'runs')} with data, settings and results")
@@ -152,7 +156,10 @@ def _code(copy: Path) -> LookResult:
     ]
     if odd or not rooms:
         first = min(odd, default="none is known")
-        said = f"{len(odd)} of {len(rooms)} rooms that make a claim differ from those that check here, first {first}"
+        said = (
+            f"{len(odd)} of {len(rooms)} rooms that make a claim differ from those that check here,"
+            f" first {first}"
+        )
         return LookResult(f"{said}; the numbers judge", unchecked=True)
     return LookResult(f"the {len(rooms)} rooms that make a claim are those that check here")
 
@@ -213,7 +220,8 @@ def _claims_again(
 ) -> Iterator[Check]:
     """Yield the check of the data, and one of each run's claim.
 
-    The first claim is made before the others, which need much of what it needed; the data are looked at beside.
+    The first claim is made before the others, which need much of what it needed; the data are looked at
+    beside.
     """
     _KNOWN.clear()
     try:
@@ -234,7 +242,8 @@ def _claims_again(
 
 
 def _claim_again(copy: Path, again: Path, nearly: bool) -> Check:
-    """Grade every episode of a run again and make its claim; what was made takes the place of what is stored."""
+    """Grade every episode of a run again and make its claim; what was made takes the place of what is
+    stored."""
 
     def look() -> LookResult:
         made, place = claim_at(Project.open(copy), _KNOWN), again / copy.name

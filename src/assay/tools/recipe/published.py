@@ -1,8 +1,8 @@
 """The raw episodes of every seed of a recipe, in a package of their own.
 
-One archive a task in evidence/seeds/, tracked by DVC through a file beside it. What is equal in every run, as the
-data and the measurement of the base, lies in it once. Every claim and the numbers over seeds follow from it with
-this code and no model (check_seeds.py).
+One archive a task in evidence/seeds/, tracked by DVC through a file beside it. What is equal in every run, as
+the data and the measurement of the base, lies in it once. Every claim and the numbers over seeds follow from
+it with this code and no model (check_seeds.py).
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from assay.tools.recipe import recipe_file
 from assay.tools.recipe.compare import LOCK, SETTINGS
 
 HOME, RECIPE, SHARED = "evidence/seeds", "recipe.json", "shared"
-# Of each run: the results that dvc.lock vouches for, and of what was rendered from them what recipe.json quotes.
+# Of each run: the results that dvc.lock vouches for, and of what was rendered from them what recipe.json
+# quotes.
 PAGES = tuple(place_of(name) for name in ("claim.json", "metrics.json"))
 KINDS = ("png", "svg")
 FIX = "./run assay seeds again"

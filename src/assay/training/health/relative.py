@@ -97,7 +97,8 @@ def with_kl(
 ) -> HealthSettings:
     """Return settings whose KL has room for what it takes to be right, which is much where answers are short.
 
-    A policy that always does what its base does with probability s is at least -ln s nats from it, an episode.
+    A policy that always does what its base does with probability s is at least -ln s nats from it, an
+    episode.
 
     Args:
         settings: The levels.

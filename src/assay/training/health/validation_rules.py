@@ -203,12 +203,13 @@ class ValidationRules:
     def _carries_over(self, rewards: PerItem) -> RuleReading:
         """Read whether validation follows training.
 
-        Training reward is its mean between two validations, from the earliest that is compared; its noise is that of a step, by von Neumann's
-        successive differences, which a trend does not widen. AMBER: over the last validations training reward
-        rose by the noise of a step or more, and validation reward is flat against the lower end of that rise.
-        RED: since the best of all validations before, validation reward fell, by an interval that allows for
-        the choice of the best, and training reward was never higher. Source: von Neumann, Kent, Bellinson,
-        Hart (1941), Ann. Math. Statist. 12:153, "The mean square successive difference".
+        Training reward is its mean between two validations, from the earliest that is compared; its noise is
+        that of a step, by von Neumann's successive differences, which a trend does not widen. AMBER: over the
+        last validations training reward rose by the noise of a step or more, and validation reward is flat
+        against the lower end of that rise. RED: since the best of all validations before, validation reward
+        fell, by an interval that allows for the choice of the best, and training reward was never higher.
+        Source: von Neumann, Kent, Bellinson, Hart (1941), Ann. Math. Statist. 12:153, "The mean square
+        successive difference".
         """
         memory, amber, red = self._memory, None, None
         blocks = [TrainedRewards(**block) for block in memory.trained]

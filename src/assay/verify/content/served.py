@@ -1,5 +1,5 @@
-"""V3, what was asked over an address: every prompt in messages follows from task and answers, and every answer is
-counted."""
+"""V3, what was asked over an address: every prompt in messages follows from task and answers, and every
+answer is counted."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from assay.verify.unpacked import FIX, Unpacked
 
 
 def pins_hold(package: Unpacked) -> LookResult:
-    """Check that what is pinned of base and tuned model is of the settings, and has the digests that are stored."""
+    """Check that what is pinned of base and tuned model is of the settings, and has the digests that are
+    stored."""
     params, wrong = package.project.params, list[str]()
     base, told, tuned = params.served, package.told, params.train
     assert base is not None and isinstance(tuned, ServedTraining)
@@ -72,7 +73,10 @@ def answers_follow(package: Unpacked) -> LookResult:
         wrong += _miscounted(name, episodes, told)
         if len(wrong) > SHOWN:
             break
-    said = f"{counted(turns, 'completions')} of {counted(n, 'episodes')} follow the messages whose digests are stored"
+    said = (
+        f"{counted(turns, 'completions')} of {counted(n, 'episodes')} follow the messages"
+        " whose digests are stored"
+    )
     return LookResult(f"{said}; tokens are the server's word", wrong)
 
 
@@ -103,7 +107,10 @@ def _miscounted(name: str, episodes: Sequence[Episode], told: Mapping[str, Serve
     if {arm.policy_digest for arm in found} != {episode.policy for episode in episodes}:
         yield f"{name}.jsonl: of another policy than its answers"
     elif answers < len(turns) or (answers > len(turns) and not best):
-        yield f"{name}.jsonl: {counted(len(turns), 'completions')}, and {counted(answers, 'answers')} are counted"
+        yield (
+            f"{name}.jsonl: {counted(len(turns), 'completions')}, and {counted(answers, 'answers')}"
+            " are counted"
+        )
     elif None not in tokens and not best and written != sum(each or 0 for each in tokens):
         yield f"{name}.jsonl: {written} tokens, and the answers have others"
     # An answer without a reason may have ended at the limit or before it

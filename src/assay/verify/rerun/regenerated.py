@@ -111,8 +111,8 @@ def base_of(project: Project, given: Path | None, level: str) -> tuple[Path | No
 
 
 def _whole_of(project: Project, given: Path | None, base: Path | None) -> tuple[Path | None, Check]:
-    """Return the folder of the whole model that was measured, None where nobody named it or it is another, and
-    what to say of it.
+    """Return the folder of the whole model that was measured, None where nobody named it or it is another,
+    and what to say of it.
 
     Raises:
         AssayError: It is no model that can be loaded.

@@ -211,10 +211,12 @@ def _kind(layers: list[Mapping[str, Any]]) -> str:
 
 
 def in_order(value: Any, schema: Any) -> Any:
-    """Return a value with the keys of its objects in the order in which a schema names them, as a model is shown
-    it; alternatives are told apart by their names and constants, and what a reference leads to is left as it is.
+    """Return a value with the keys of its objects in the order in which a schema names them, as a model is
+    shown it; alternatives are told apart by their names and constants, and what a reference leads to is left
+    as it is.
 
-    >>> in_order({"b": 1, "c": {"y": 1, "x": 2}}, {"properties": {"c": {"properties": {"x": {}, "y": {}}}, "b": {}}})
+    >>> schema = {"properties": {"c": {"properties": {"x": {}, "y": {}}}, "b": {}}}
+    >>> in_order({"b": 1, "c": {"y": 1, "x": 2}}, schema)
     {'c': {'x': 2, 'y': 1}, 'b': 1}
     """
     if not isinstance(schema, dict):

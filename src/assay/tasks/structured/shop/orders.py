@@ -3,7 +3,8 @@ functions.
 
 What makes a job hard is telling facts of one kind apart by the little word before them: two cities (from,
 to), two people (for, by), two colours (in, not in), two numbers, two goods; and saying null where nothing is
-stated. Splits use different template families: other orders of the facts, in one sentence, in two or as notes.
+stated. Splits use different template families: other orders of the facts, in one sentence, in two or as
+notes.
 """
 
 from __future__ import annotations
