@@ -21,7 +21,7 @@ from assay.policy.base import tiny
 from assay.policy.model import Policy
 from assay.policy.renderer import Dialogue
 from assay.tasks.collider import Collider, ColliderSettings, generate
-from assay.training import rollouts
+from assay.training import recipe, rollouts
 from assay.training.adapter import TrainedAdapter, save_adapter
 from assay.training.checkpoints.store import Checkpoints
 from assay.training.grpo import train
@@ -249,6 +249,19 @@ def test_the_checkpoint_rule_takes_the_best_validation_reward_and_the_earlier_on
     tie = [worse, Validation(5, [better], [episode]), Validation(10, [better], [better])]
     assert chosen_step(tie, "best_validation_reward") == 5
     assert chosen_step([Validation(0, [better], [better]), Validation(5, [episode], [episode])], "last") == 5
+
+
+def test_a_checkpoint_rule_that_goes_back_to_weights_that_are_gone_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _, history = run(params())
+    episode = history.validations[0][1][0]
+    seen = [Validation(step, [episode], [episode]) for step in (0, 5, 10)]
+    assert not recipe.is_newest_chosen(seen, "best_validation_reward")
+    assert recipe.is_newest_chosen(seen, "last")
+    monkeypatch.setattr(recipe, "chosen_step", lambda found, rule: found[max(len(found) - 2, 0)].step)
+    with pytest.raises(NotImplementedError, match="with step 10 it goes back to step 5"):
+        recipe.is_newest_chosen(seen, "last but one")
 
 
 def test_a_rate_whose_question_never_arose_is_missing_not_zero() -> None:

@@ -45,7 +45,7 @@ from assay.training.kl import Divergence, Text
 from assay.training.log.callback import Interruption, Recorder, Schedule, Tell, TrainingLedger
 from assay.training.log.history import History, LostValidation, Validation, Watch
 from assay.training.log.reporters import reporting
-from assay.training.recipe import chosen_step, grpo_config, item_order
+from assay.training.recipe import chosen_step, grpo_config, is_newest_chosen, item_order
 from assay.training.rollouts import Credit, GroupRollouts, SideRollouts, whole
 
 REFERENCE = "ref"  # TRL's name for its copy of the adapter, kept where beta is not 0
@@ -354,7 +354,7 @@ class Attempt:
             items = sorted({each.play.item.id for each in lost})
             return LostValidation(step, n, len(lost), items, lost[0].reason)
         validation = Validation(step, whole(sampled), whole(greedy))
-        if chosen_step([*history.validations, validation], rule) == step:
+        if is_newest_chosen([*history.validations, validation], rule):
             self._best = adapter_tensors(self.policy)
         if self.processes.main:
             self.checkpoints.keep_validation(step, validation.lines())

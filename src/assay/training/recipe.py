@@ -39,6 +39,21 @@ def chosen_step(validations: Sequence[Validation], rule: str, last: int | None =
     return validations[int(np.argmax(means))].step
 
 
+def is_newest_chosen(validations: Sequence[Validation], rule: str) -> bool:
+    """Return whether the rule moves to the newest validation, whose weights are then kept.
+
+    Raises:
+        NotImplementedError: It goes back to an older one, whose weights are gone.
+    """
+    newest, now = validations[-1].step, chosen_step(validations, rule)
+    if now != newest and now != chosen_step(validations[:-1], rule):
+        raise NotImplementedError(
+            f"claim.checkpoint_rule: {rule}: with step {newest} it goes back to step {now}, whose weights are"
+            " gone; a rule keeps its choice, or moves to the newest validation"
+        )
+    return now == newest
+
+
 def grpo_config(params: Params, scratch: str) -> Any:
     """Return TRL's configuration for our settings; every surprising default is set by name."""
     from trl import GRPOConfig  # type: ignore[attr-defined,unused-ignore]

@@ -86,7 +86,7 @@ class Drawn:
     figure: Figure
     caption: str
     table: pd.DataFrame
-    finding: str = ""
+    finding: str
 
 
 def of_training(
