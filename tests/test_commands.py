@@ -1,4 +1,4 @@
-"""The commands at the top are few, and a name that was there before says where its command is now."""
+"""The commands at the top are few, and the name of a command without its group says where it is."""
 
 from __future__ import annotations
 
@@ -29,11 +29,19 @@ def test_a_moved_command_is_in_its_group_alone(old: str, new: str) -> None:
     assert old not in TOP and command in TOP[group].commands
 
 
-@pytest.mark.parametrize("old", ["replay", "new-task"])
-def test_an_old_name_says_where_its_command_is(tmp_path: Path, old: str) -> None:
-    told, unknown = (assay(tmp_path, name, "mine", "--page", "x.html") for name in (old, "unheard-of"))
+@pytest.mark.parametrize(
+    ("name", "fix"),
+    [
+        ("replay", "./run assay episodes replay"),
+        ("watch", "./run assay runs watch"),
+        ("check", "./run assay task check, or ./run assay config check"),
+        ("new-task", "./run assay task new"),
+    ],
+)
+def test_a_command_without_its_group_says_where_it_is(tmp_path: Path, name: str, fix: str) -> None:
+    told, unknown = (assay(tmp_path, each, "mine", "--page", "x.html") for each in (name, "unheard-of"))
     assert told.returncode == unknown.returncode == 2
     assert told.stdout == "" and told.stderr.splitlines() == [
-        f"assay: expected a command of `assay --help`, found {old}, which has moved.",
-        f"Fix: ./run assay {MOVED[old]}",
+        f"assay: expected a command of `assay --help`, found {name}, which is in a group.",
+        f"Fix: {fix}",
     ]

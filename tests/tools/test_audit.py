@@ -17,6 +17,7 @@ from rich.console import Console
 
 from assay.cli import main
 from assay.core import console
+from assay.core.storage.yaml import read_yaml
 from assay.pipeline.project import Project
 from assay.stages import fingerprint
 from assay.tools.own_data.advice import MachineSize, find_fitting
@@ -297,7 +298,11 @@ def test_data_that_are_there_are_not_overwritten_unless_told_to(
     assert code == 1
     assert "--force" in told
     assert {path: path.read_bytes() for path in before} == before
-    assert called(root, monkeypatch, tasks, "--fix-splits", "--force")[0] == 0
+    code, told = called(root, monkeypatch, tasks, "--fix-splits", "--force", "--fractions", "0.4,0.1,0.5")
+    assert code == 0
+    items = read_yaml(root / "configs/grpo/tasks.yaml", fix="-")["evaluation"]["items"]
+    held_out = len((root / "data/tasks/heldout.jsonl").read_text().splitlines())
+    assert items != held_out and f"its evaluation.items is {items}, heldout has {held_out}" in told
     names = sorted(path.name for path in (root / "data/tasks").rglob("*") if path.is_file())
     assert names == ["README.md", "SHA256SUMS", "heldout.jsonl", "train.jsonl", "validation.jsonl"]
     assert preset.read_text().endswith("# mine\n")

@@ -1,4 +1,4 @@
-"""Commands that stand in a group now: who types one as before is told where it is."""
+"""Commands that stand in a group: who types one without it is told where it is."""
 
 from __future__ import annotations
 
@@ -9,29 +9,24 @@ from typer.core import TyperGroup
 
 from assay.core.console import complain
 
-# As it was at the top level → as it is.
-MOVED = {
-    "replay": "episodes replay",
-    "grade": "episodes grade",
-    "rescore": "episodes rescore",
-    "serve": "runs serve",
-    "readme": "publish readme",
-    "digest": "config digest",
-    "new-task": "task new",
-    "envcheck": "task check",
-    "audit": "task audit",
-    "make-data": "task make-data",
-}
+# Those that had another name at the top level.
+MOVED = {"new-task": "task new", "envcheck": "task check"}
 NO_SUCH_COMMAND = 2  # the exit code of a command that does not exist
 
 
 class TopLevel(TyperGroup):
-    """The commands of `assay`, which knows those that moved."""
+    """The commands of `assay`, which knows those of its groups too."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command that was asked for; end with a message if it moved."""
-        if (now := MOVED.get(args[0])) is not None:
-            complain(f"assay: expected a command of `assay --help`, found {args[0]}, which has moved.")
-            complain(f"Fix: ./run assay {now}")
+        """Return the command that was asked for; end with a message if it is one of a group."""
+        asked = args[0]
+        if asked not in self.commands and (places := self._places(asked)):
+            complain(f"assay: expected a command of `assay --help`, found {asked}, which is in a group.")
+            complain("Fix: " + ", or ".join(f"./run assay {place}" for place in places))
             raise typer.Exit(NO_SUCH_COMMAND)
         return super().resolve_command(ctx, args)
+
+    def _places(self, asked: str) -> list[str]:
+        groups = {name: group for name, group in self.commands.items() if isinstance(group, TyperGroup)}
+        renamed = [MOVED[asked]] if asked in MOVED else []
+        return renamed + [f"{name} {asked}" for name, group in groups.items() if asked in group.commands]

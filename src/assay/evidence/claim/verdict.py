@@ -214,5 +214,5 @@ def warnings(
     if open_ones:
         found.append(f"Guardrails not shown to hold: {', '.join(open_ones)}.")
     if policies[0] == policies[1]:
-        found.append("Both arms are the same policy: the chosen checkpoint is the base.")
+        found.append("Both arms are the same policy: the base was chosen, or one was named twice.")
     return tuple(found)

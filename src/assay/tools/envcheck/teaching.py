@@ -235,8 +235,7 @@ def sharpening(seen: Evidence) -> Finding:
             f"{seen.weak} (the likeliest of 12 draws)",
         )
     if who is None:
-        why = "no weak player" if seen.case.max_turns == 1 else "no likeliest answer of several turns"
-        return not_looked_at("sharpening", f"there is {why}, and no base was played yet")
+        return not_looked_at("sharpening", "there is no weak player of one turn, and no base was played yet")
     told = f"{who}: {greedy:.0%} by the likeliest answer, {sampled:.0%} by draws"
     fix = (
         "take a weak player that is usually wrong, and wrong in its likeliest answer: else GRPO only sharpens"

@@ -18,6 +18,7 @@ from assay.tasks.catalogue import task_of_own_records
 from assay.tools.forecasts import read_forecasts
 
 GIB = 2.0**30
+SUITES = (("evaluation", "heldout"), ("validation", "validation"))  # settings of a suite, and its split
 START = "pretrained"  # the preset that is a start for data of one's own
 SMALL = 8  # conversations at once, and episodes in a pass, on a processor
 
@@ -88,7 +89,7 @@ def make_preset(
     path = root / f"configs/grpo/{source}.yaml"
     values = read_yaml(path, fix=RESTORE)
     changes = {} if found else fit_to_processor(values, machine)
-    bounds = (("evaluation.items", "heldout"), ("validation.items", "validation"))
+    bounds = [(f"{suite}.items", split) for suite, split in SUITES]
     for setting, split in (*bounds, ("train.kl_probe_episodes", "train")):
         section, name = setting.split(".")
         if values[section][name] > sizes[split]:

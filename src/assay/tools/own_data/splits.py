@@ -26,7 +26,7 @@ from assay.dataset.source import KeptRecord
 from assay.dataset.verified import SUMS, UNLISTED, parse_sums, sums_text
 from assay.pipeline.inputs import blocklist_of
 from assay.pipeline.project import Project
-from assay.tools.own_data.advice import describe_download, find_fitting, make_preset, this_machine
+from assay.tools.own_data.advice import SUITES, describe_download, find_fitting, make_preset, this_machine
 
 NAME = re.compile(r"[a-z0-9_]+")
 SPLITS = ("train", "validation", "heldout")
@@ -149,13 +149,24 @@ def _preset_text(root: Path, preset: str, made: Plan) -> str:
     return text
 
 
+def _items_otherwise(preset: Path, sizes: dict[str, int]) -> str:
+    """Return the numbers of items of a preset that these data do not have, or have more of."""
+    values = read_yaml(preset, fix=f"rm {preset.name}")
+    told = []
+    for suite, split in SUITES:
+        items = (values.get(suite) or {}).get("items")
+        if isinstance(items, int) and items != sizes[split]:
+            told.append(f"its {suite}.items is {items}, {split} has {sizes[split]}")
+    return "; " + ", ".join(told) if told else ""
+
+
 def _preset_for_here(root: Path, made: Plan, sizes: dict[str, int], *, scratch: bool) -> list[str]:
     """Write a preset that runs here with these data, unless there is one, and return how to go on."""
     machine = this_machine()
     found, lines = find_fitting(root, machine, scratch=scratch)
     place = f"configs/grpo/{made.name}.yaml"
     if (root / place).exists():
-        lines.append(f"{place} is there already and was left as it is")
+        lines.append(f"{place} is there already and was left as it is{_items_otherwise(root / place, sizes)}")
     else:
         source, text, changes = make_preset(root, machine, sizes, scratch=scratch)
         write_text(root / place, text)
