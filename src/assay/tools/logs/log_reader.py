@@ -94,7 +94,8 @@ def read_log(path: Path, *, skip_damaged: bool, kind: Kind | None = None) -> Log
 
 
 def _read_records(log: Log, is_table: bool) -> dict[int, dict[str, Any]]:
-    *whole, rest = read_capped(log.path, max_bytes=MAX_BYTES, fix="name the logs themselves").split(b"\n")
+    fix = "name a log that is there; ./run repro makes the project's own"
+    *whole, rest = read_capped(log.path, max_bytes=MAX_BYTES, fix=fix).split(b"\n")
     lines = [(number, line) for number, line in enumerate(whole, start=1) if line.strip()]
     log.n_lines = len(lines) + bool(rest)
     columns = _read_columns(log, *lines.pop(0)) if is_table and lines else ()
