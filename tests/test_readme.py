@@ -15,6 +15,7 @@ import typer
 from typer.testing import CliRunner
 
 from assay.cli import app
+from assay.cli.moved import NO_SUCH_COMMAND
 from assay.cli.reference import reference
 from assay.core import errors
 from assay.core.config.composition import preset_values
@@ -253,7 +254,7 @@ def test_the_table_of_exit_codes_has_all_of_ours() -> None:
         for each in vars(errors).values()
         if isinstance(each, type) and hasattr(each, "exit_code")
     }
-    assert ours <= listed and listed == {0, 1, 3, 4, 5, 6, 7, 8, 130, 143}
+    assert ours <= listed and listed == {0, 1, NO_SUCH_COMMAND, 3, 4, 5, 6, 7, 8, 130, 143}
 
 
 def test_the_levels_of_verify_are_all_explained() -> None:
