@@ -249,7 +249,8 @@ def test_a_new_figure_is_among_the_figures_and_in_the_report(tmp_path: Path) -> 
     gallery = root / "src/assay/evidence/figures/gallery.py"
     line = "from assay.evidence.figures.lengths_figure import lengths, lengths_frame\n"
     insert(gallery, "from assay.evidence.figures.paired_rows", line)
-    drawn = 'Drawn("lengths", lengths(*arms), "Turns of an episode, before and after.", lengths_frame(*arms))'
+    caption, finding = "Turns of an episode, before and after.", "Episodes have few turns."
+    drawn = f'Drawn("lengths", lengths(*arms), "{caption}", lengths_frame(*arms), "{finding}")'
     insert(gallery, "    if not paired:\n        return drawn\n", f"    drawn.append({drawn})\n")
     assert touched(root) == named("Add a figure", name="lengths")
     keeps_the_rules(root)
@@ -257,7 +258,7 @@ def test_a_new_figure_is_among_the_figures_and_in_the_report(tmp_path: Path) -> 
     ran(root, "-c", MADE)
     run = root / ".scratch/made"
     assert {"lengths.svg", "lengths.png"} <= {path.name for path in (run / place_of("figures")).iterdir()}
-    assert "Turns of an episode, before and after." in (run / place_of("report.html")).read_text()
+    assert caption in (run / place_of("report.html")).read_text()
 
 
 def test_a_new_preset_composes_is_checked_and_may_leave_nothing_out(tmp_path: Path) -> None:

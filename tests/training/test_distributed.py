@@ -10,18 +10,23 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from torch.distributed.elastic.metrics import api
+from torch.distributed.elastic.multiprocessing import SignalException
 
 from assay.core.config.reading import parse_params
 from assay.core.errors import ConfigError
 from assay.core.storage.yaml import read_yaml
+from assay.pipeline import launching
 from assay.pipeline.launching import PATIENCE_S, PATIENCE_VARIABLE, must_launch
 from assay.policy.processes import Processes
 from assay.training.recipe import item_order
@@ -212,6 +217,22 @@ def test_asked_to_stop_both_finish_the_step_and_save_it_and_resuming_gives_the_s
         assert CRASH_STEP <= stopped["newest"] == stopped["steps"][-1] == resumed["start"] < STEPS
         for name in ("chain", "adapter", "digests", "validations", "chosen", "alarms", "steps"):
             assert clean[name] == resumed[name], name
+
+
+def test_a_signal_that_comes_as_torchrun_begins_a_call_ends_as_any_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted() -> float:
+        raise SignalException("", sigval=signal.SIGTERM)
+
+    monkeypatch.setattr(api, "time", SimpleNamespace(time=interrupted))
+    monkeypatch.setattr("torch.distributed.run.main", lambda words: api.prof(lambda: None)())
+    monkeypatch.setattr(launching, "refuse_unfit", lambda words: None)
+    monkeypatch.setattr(launching.logging, "disable", lambda level: None)
+    monkeypatch.setattr(launching.signal, "signal", lambda number, handler: None)
+    with pytest.raises(SystemExit) as ended:
+        launching.main()
+    assert ended.value.code == 128 + 15 and isinstance(ended.value.__context__, UnboundLocalError)
 
 
 def test_a_loss_that_is_nan_in_one_process_moves_no_weight_in_any(played: Played) -> None:

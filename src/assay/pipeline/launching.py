@@ -169,6 +169,12 @@ def main() -> None:
         raise SystemExit(error.exit_code) from None
     except SignalException as error:
         raise SystemExit(128 + int(error.sigval)) from None
+    except UnboundLocalError as error:
+        # A signal that comes just as torchrun begins to time one of its own calls ends in this error instead:
+        # `prof` in torch/distributed/elastic/metrics/api.py reads a time that it has not taken yet.
+        if not isinstance(error.__context__, SignalException):
+            raise
+        raise SystemExit(128 + int(error.__context__.sigval)) from None
     except ChildFailedError as error:
         codes = {rank: failure.exitcode for rank, failure in error.failures.items()}
         rank = first_to_fail(codes)
