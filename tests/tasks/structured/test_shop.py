@@ -46,7 +46,7 @@ def dialogue() -> Dialogue:
 
 
 def test_the_committed_files_are_what_the_generator_writes() -> None:
-    for name, text in orders.files(("release", 2)).items():
+    for name, text in orders.files(("release", 3)).items():
         assert (DATA / name).read_text(encoding="utf-8") == text, name
 
 
