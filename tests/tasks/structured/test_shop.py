@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from assay.audit.audit import audit
+from assay.audit.contamination import contamination
 from assay.core.config.composition import Selection, compose
 from assay.core.config.reading import parse_params
 from assay.core.seeds import rng
@@ -46,8 +48,19 @@ def dialogue() -> Dialogue:
 
 
 def test_the_committed_files_are_what_the_generator_writes() -> None:
-    for name, text in orders.files(("release", 3)).items():
+    for name, text in orders.files(("release", 5)).items():
         assert (DATA / name).read_text(encoding="utf-8") == text, name
+
+
+def test_no_job_of_one_split_stands_in_another_in_other_words() -> None:
+    sources = {
+        split: load(DATA / f"{split}.jsonl", SchemaFiles(DATA, house.ROOT), where=split, fix="")
+        for split in SPLITS
+    }
+    task = build(SETTINGS.task, SETTINGS.generation, shaping=False)
+    found = contamination(audit(task, sources, SETTINGS.dataset.audit).kept)
+    assert found.compared["near"] == sum(found.n_records.values()) == 2816
+    assert not found.overlaps
 
 
 def test_no_template_family_and_no_text_is_in_two_splits() -> None:

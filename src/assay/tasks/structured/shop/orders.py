@@ -322,10 +322,17 @@ def record(job: Job, family: int, name: str) -> dict[str, Any]:
     return {"prompt": CALL, "difficulty": "medium", "task_type": "call"} | common | call
 
 
+def _weighed(job: Job) -> list[str]:
+    asked = job.form.fields() if isinstance(job.form, Form) else job.form.arguments
+    return sorted({*asked, *(RIVALS[name] for name in asked if name in RIVALS)})
+
+
 def generate(labels: Sequence[Label]) -> dict[str, list[dict[str, Any]]]:
-    """Return the records of every split; equal labels give equal records, and no text is met twice."""
-    seen: set[str] = set()
-    return {split: list(_split(split, size, labels, seen)) for split, size in SIZES.items()}
+    """Return the records of every split; equal labels give equal records, no text is met twice, and no split
+    asks what another one asks."""
+    texts: set[str] = set()
+    homes: dict[tuple[Any, ...], str] = {}
+    return {split: list(_split(split, size, labels, texts, homes)) for split, size in SIZES.items()}
 
 
 def files(labels: Sequence[Label]) -> dict[str, str]:
@@ -338,13 +345,17 @@ def files(labels: Sequence[Label]) -> dict[str, str]:
     return texts | {f"schemas/{form.name}.json": json.dumps(form.schema, indent=2) + "\n" for form in FORMS}
 
 
-def _split(split: str, size: int, labels: Sequence[Label], seen: set[str]) -> Iterator[dict[str, Any]]:
+def _split(
+    split: str, size: int, labels: Sequence[Label], texts: set[str], homes: dict[tuple[Any, ...], str]
+) -> Iterator[dict[str, Any]]:
     rng, families = labelled_rng("shop", *labels, split), list(FAMILIES[split])
     made = 0
     while made < size:
         family = families[int(rng.integers(len(families)))]
         job = draw_job(rng, family)
-        if job.context not in seen:
-            seen.add(job.context)
+        # What is asked, and what it may be mistaken for: alike in two splits, it is one job in other words.
+        key = (job.form.name, *(job.facts.get(name) for name in _weighed(job)))
+        if job.context not in texts and homes.setdefault(key, split) == split:
+            texts.add(job.context)
             made += 1
             yield record(job, family, f"{split}-{made:04d}")
