@@ -102,6 +102,44 @@ def packs(shared: Sequence[Shared], most: int) -> list[list[Shared]]:
     return found
 
 
+def read_flat(
+    model: Any,
+    ids: torch.Tensor,
+    starts: Sequence[int],
+    lengths: Sequence[int],
+    openings: Sequence[int],
+    counted: torch.Tensor,
+    *,
+    most: int,
+    copied: bool,
+) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """Return the last hidden states [N, H] that decide the tokens that count, and where these stand in the
+    flattened ids [N]; None where rows are not to be read flat, or cannot.
+
+    Args:
+        model: A causal language model with a backbone.
+        ids: [B, W].
+        starts: The column of each row's first token.
+        lengths: Tokens of each row that are read; 0: it is not.
+        openings: Its first tokens that a row may share; none of them counts.
+        counted: [B, W]; True for tokens that count.
+        most: No sequence has more tokens than so many rows, each as long as the longest.
+        copied: Whether a prompt may be read once and copied (`shares_prompts`).
+    """
+    tokens = [
+        tuple(row[first : first + n]) for row, first, n in zip(ids.tolist(), starts, openings, strict=True)
+    ]
+    shared = shared_openings(tokens, lengths)
+    if not reads_flat(model, shared, copied=copied):
+        return None
+    try:
+        parts = [_flat_states(model, ids, starts, counted, pack) for pack in packs(shared, most)]
+    except Unable as why:
+        cannot(model, why)
+        return None
+    return torch.cat([hidden for hidden, _ in parts]), torch.cat([places for _, places in parts])
+
+
 class _Piece(NamedTuple):
     """Tokens of a row, from one of its positions on, and where in the sequence they or their states stand."""
 
@@ -121,7 +159,7 @@ def _spread(pieces: Sequence[_Piece], device: torch.device) -> tuple[torch.Tenso
     return tuple(torch.as_tensor(column, device=device) for column in columns)
 
 
-def flat_states(
+def _flat_states(
     model: Any, ids: torch.Tensor, starts: Sequence[int], counted: torch.Tensor, pack: Sequence[Shared]
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the last hidden states [N, H] that decide the tokens that count, of rows read in one sequence,

@@ -22,7 +22,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-TILE = {"cpu": 2**18, "cuda": 2**26}  # scores held at once: what a core's cache holds; 256 MiB in float32
+TILE = {"cpu": 2**18, "cuda": 2**24}  # scores held at once: what a core's cache holds; 64 MiB in float32
 PREFIX = "flat_"
 
 

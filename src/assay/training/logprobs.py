@@ -24,8 +24,7 @@ from trl.trainer import utils as trl_utils
 from trl.trainer.utils import FusedCausalLMOutput
 
 from assay.policy.engine.fused_lora import summed
-from assay.training.flat import cannot, flat_states, packs, reads_flat, shared_openings
-from assay.training.flat_attention import Unable
+from assay.training.flat import read_flat
 
 # What beginning one more pass costs for each layer, in multiply-adds that could have been made instead.
 # Measured on one CPU core (best of 1e5 to 1e9 on a step of 64 rows); on a GPU arithmetic is faster by far
@@ -238,7 +237,7 @@ def hidden_states(
         openings = [prompt_width - first for first in starts]
     copied = shares_prompts(model)
     if openings is not None and not together:
-        read = _flat(model, ids, starts, lengths, openings, counted, most=most, copied=copied)
+        read = read_flat(model, ids, starts, lengths, openings, counted, most=most, copied=copied)
         if read is not None:
             return read
     work = Work.of(model.config.get_text_config(), ids.device.type)
@@ -276,32 +275,6 @@ def hidden_states(
         hidden.append(states.flatten(0, 1).index_select(0, row * states.shape[1] + column - 1 - first[row]))
         found.append(rows[row] * ids.shape[1] + column)
     return torch.cat(hidden), torch.cat(found)
-
-
-def _flat(
-    model: Any,
-    ids: torch.Tensor,
-    starts: Sequence[int],
-    lengths: Sequence[int],
-    openings: Sequence[int],
-    counted: torch.Tensor,
-    *,
-    most: int,
-    copied: bool,
-) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """Return what `hidden_states` does, read flat; None where that is not chosen, or the model cannot."""
-    tokens = [
-        tuple(row[first : first + n]) for row, first, n in zip(ids.tolist(), starts, openings, strict=True)
-    ]
-    shared = shared_openings(tokens, lengths)
-    if not reads_flat(model, shared, copied=copied):
-        return None
-    try:
-        parts = [flat_states(model, ids, starts, counted, pack) for pack in packs(shared, most)]
-    except Unable as why:
-        cannot(model, why)
-        return None
-    return torch.cat([hidden for hidden, _ in parts]), torch.cat([places for _, places in parts])
 
 
 def _shared(
