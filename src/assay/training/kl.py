@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os.path
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 import torch
@@ -31,7 +31,8 @@ def openings(prompts: Sequence[list[int]]) -> list[int]:
     """
     if len({tuple(prompt) for prompt in prompts}) < len(prompts):
         return [len(prompt) for prompt in prompts]
-    return [len(os.path.commonprefix(prompts))] * len(prompts)
+    alike = takewhile(lambda column: len(set(column)) == 1, zip(*prompts, strict=False))
+    return [sum(1 for _ in alike)] * len(prompts)
 
 
 class Divergence:
