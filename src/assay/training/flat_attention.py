@@ -365,6 +365,8 @@ def _dispatch(name: str) -> Callable[..., Any]:
         **asked: Any,
     ) -> Any:
         if pack is not None:
+            if name == "sdpa":  # knows neither caps nor sinks: transformers refuses them there or drops them
+                asked |= {"softcap": None, "s_aux": None}
             return _flat(module, query, key, value, pack, asked)
         usual: Any = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
         usual = ALL_ATTENTION_FUNCTIONS.get_interface(name, usual)
@@ -379,12 +381,12 @@ def attends_flat(config: Any) -> None:
     It stays so: a layer that is computed again on the way back has to find what it found before.
 
     Raises:
-        Unable: Its implementation makes masks that are not known here.
+        Unable: It has another implementation than the two that need nothing but a mask.
     """
     name = config._attn_implementation
     if name.startswith(PREFIX):
         return
-    if name not in ALL_MASK_ATTENTION_FUNCTIONS:
+    if name not in ("eager", "sdpa"):
         raise Unable(f"the attention implementation {name}")
     AttentionInterface.register(PREFIX + name, _dispatch(name))
     AttentionMaskInterface.register(PREFIX + name, ALL_MASK_ATTENTION_FUNCTIONS[name])
