@@ -197,7 +197,8 @@ def _attend_back(
             )
         )
         return fused
-    of_q, of_k, of_v = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
+    of_q = torch.zeros_like(q)
+    of_k, of_v = (torch.zeros_like(x, dtype=sums.dtype) for x in (k, v))  # sums over tiles
     mean = (above * out).sum(-1, keepdim=True, dtype=sums.dtype)
     for queries, keys, hidden in _tiles(q, k, rule, reach):
         part, looked = above[..., queries, :], k[..., keys, :]
@@ -212,7 +213,7 @@ def _attend_back(
         of_scores = shares.mul_(rule.scale).to(q.dtype)
         of_q[..., queries, :] = torch.matmul(of_scores, looked)
         of_k[..., keys, :] += torch.matmul(of_scores.mT, q[..., queries, :])
-    return of_q, of_k, of_v
+    return of_q, of_k.to(k.dtype), of_v.to(v.dtype)
 
 
 class _Parts:
