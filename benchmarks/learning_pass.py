@@ -169,6 +169,12 @@ def kl(name: str, times: int) -> dict[str, Any]:
     return {"seconds": seconds, "all_seconds": parts, "share_of_a_step": shares, "every": EVERY, "n": times}
 
 
+def recorded(path: Path) -> dict[str, Any]:
+    """Return the cases that a result holds."""
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["cases"] if path.is_file() else {}
+    return found
+
+
 def main() -> None:
     """Measure every case that is not there yet, and write the result."""
     parser = argparse.ArgumentParser(
@@ -182,16 +188,13 @@ def main() -> None:
     cases = [f"{name}, {kind}" for name in ("7 M", "29 M") for kind in (*SIDES, "kl")]
     if chosen.only and chosen.only not in cases:
         parser.error(f"no such case; there are {'; '.join(cases)}")
-    record: dict[str, Any] = {"cases": {}}
-    if chosen.out.is_file():
-        record = json.loads(chosen.out.read_text(encoding="utf-8"))
-    record |= {"machine": machine(), "work": dataclasses.asdict(WORK), "threads": 1}
     for case in [chosen.only] if chosen.only else cases:
-        if case in record["cases"]:
+        if case in recorded(chosen.out):
             continue
         name, kind = case.split(", ")
         done = kl(name, chosen.times) if kind == "kl" else passes(name, kind, chosen.times)
-        record["cases"][case] = done
+        record = {"machine": machine(), "work": dataclasses.asdict(WORK), "threads": 1}
+        record["cases"] = recorded(chosen.out) | {case: done}
         chosen.out.write_text(json.dumps(record, indent=2, sort_keys=True) + "\n", encoding="utf-8")
         print(f"{case}: {json.dumps(done)}", file=sys.stderr, flush=True)
 
