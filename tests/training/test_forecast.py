@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
+from unittest import mock
 
 import pytest
 import torch
@@ -27,9 +28,10 @@ from assay.tools.doctor.forecast.forecast import (
 )
 from assay.tools.doctor.forecast.memory import MemoryForecast, Meter, Scales, scales, weightless
 from assay.tools.doctor.forecast.pace import pace
-from assay.tools.doctor.forecast.rehearsal import Lengths
+from assay.tools.doctor.forecast.rehearsal import Lengths, Rehearsal, build
 from assay.tools.doctor.worlds import TrainingAhead
 from assay.tools.findings import Deadline
+from assay.training import flat
 from tests.training.forecast_setup import Model, Talk, measured, settings
 from tests.training.healthy_setup import rows
 
@@ -70,6 +72,22 @@ def test_the_peak_of_a_real_training_is_within_a_tenth_of_the_forecast(tmp_path:
     with scales(config, params, which.lengths) as weighed:
         memory = weighed.memory()
     assert memory.peak == pytest.approx(measured(tmp_path, params, which, metered=True).peak, rel=0.1)
+
+
+@pytest.mark.parametrize("prompt", [flat.LEAST_SHARED - 1, 2 * flat.LEAST_SHARED])
+def test_a_prompt_that_is_read_flat_is_forecast_as_it_is_read(prompt: int, tmp_path: Path) -> None:
+    lengths = replace(SMALL, prompt=prompt)
+    which = model(checkpointing=True, lengths=lengths)
+    params, config = settings(which, items_per_step=1, micro_batch_size=4), which.written(tmp_path)
+    with mock.patch.object(flat, "_flat_states", side_effect=flat._flat_states) as passes:
+        with scales(config, params, lengths) as weighed:
+            forecast = weighed.learn(4)
+        step = Rehearsal(build(config, params, "cpu"), params, lengths)
+        with Meter() as meter:
+            step.learned(4, checkpointing=True)
+    assert passes.call_count == (2 if prompt >= flat.LEAST_SHARED else 0)
+    # What is still there are the model, whose weights the meter has met, and the gradients
+    assert forecast == pytest.approx(meter.peak - meter.now, rel=0.02)
 
 
 def test_what_is_said_to_be_lowered_makes_it_fit_and_one_more_would_not(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 import torch
@@ -19,6 +20,19 @@ class Text(NamedTuple):
     prompt_ids: list[int]
     completion_ids: list[int]
     mask: list[int]
+
+
+def openings(prompts: Sequence[list[int]]) -> list[int]:
+    """Return how many tokens of each prompt may be read once for several: all, where some are equal, or else
+    those that all begin with.
+
+    >>> openings([[1, 2, 3], [1, 2, 3], [1, 5]]), openings([[1, 2, 3], [1, 2, 4], [1, 2, 5]])
+    ([3, 3, 2], [2, 2, 2])
+    """
+    if len({tuple(prompt) for prompt in prompts}) < len(prompts):
+        return [len(prompt) for prompt in prompts]
+    alike = takewhile(lambda column: len(set(column)) == 1, zip(*prompts, strict=False))
+    return [sum(1 for _ in alike)] * len(prompts)
 
 
 class Divergence:
@@ -48,10 +62,12 @@ class Divergence:
             counted[row, len(text.prompt_ids) : len(tokens)] = torch.as_tensor(text.mask).bool()
         self._texts = ids.to(device), attention.to(device), counted.to(device)
         self._n_tokens = int(counted.sum())
+        self._openings = openings([text.prompt_ids for text in probe])
         self._base: torch.Tensor | None = None
 
     def _hidden(self) -> torch.Tensor:
-        return hidden_states(self._model.get_base_model(), *self._texts, most=self._batch_size)[0]
+        model = self._model.get_base_model()
+        return hidden_states(model, *self._texts, most=self._batch_size, openings=self._openings)[0]
 
     def _log_softmax(self, hidden: torch.Tensor) -> torch.Tensor:
         return torch.log_softmax(logits_of(self._model.get_base_model(), hidden) / self._temperature, dim=-1)

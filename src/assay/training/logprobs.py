@@ -24,6 +24,7 @@ from trl.trainer import utils as trl_utils
 from trl.trainer.utils import FusedCausalLMOutput
 
 from assay.policy.engine.fused_lora import summed
+from assay.training.flat import read_flat
 
 # What beginning one more pass costs for each layer, in multiply-adds that could have been made instead.
 # Measured on one CPU core (best of 1e5 to 1e9 on a step of 64 rows); on a GPU arithmetic is faster by far
@@ -206,12 +207,17 @@ def hidden_states(
     *,
     most: int,
     prompt_width: int | None = None,
+    openings: Sequence[int] | None = None,
     together: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the last hidden states [N, H] that decide the tokens that count, and where those tokens stand
     [N].
 
-    Places are indices into the flattened ids. The order is that of the passes, and a function of lengths.
+    Places are indices into the flattened ids. The order is that of the passes, and a function of lengths and
+    of which openings are equal. Rows that share a prompt are read flat (`flat.py`) where copies of its keys
+    and values for each of them would take more than 64 MiB together, and where no copies can be made
+    (`shares_prompts`) if at least two share at least 64 tokens. Otherwise the prompt is read once and copied,
+    or rows are read alone, whichever is cheaper.
 
     Args:
         model: A causal language model with a backbone.
@@ -219,20 +225,28 @@ def hidden_states(
         attention: [B, W]; 1 where a token is real.
         counted: [B, W]; True for tokens that count, never a row's first; at least one.
         most: Rows in one pass.
-        prompt_width: Columns of ids that hold prompts, padded on the left; None: no two rows share one.
+        prompt_width: Columns of ids that hold prompts, padded on the left; None: none is copied.
+        openings: Without prompt_width, the tokens of each row that it may share when it is read flat.
         together: All rows in one pass, as where every pass is a conversation of several processes.
     """
     places = torch.arange(ids.shape[1], device=ids.device)
     start = attention.argmax(dim=1)
     stop = (counted * places).amax(dim=1)  # the last token that counts: what is read ends before it
     starts, lengths = start.tolist(), (stop - start).clamp(min=0).tolist()
+    if prompt_width is not None:
+        openings = [prompt_width - first for first in starts]
+    copied = shares_prompts(model)
+    if openings is not None and not together:
+        read = read_flat(model, ids, starts, lengths, openings, counted, most=most, copied=copied)
+        if read is not None:
+            return read
     work = Work.of(model.config.get_text_config(), ids.device.type)
     cost, chosen = passes(rows_alone(lengths), work, most)
     if together:
         chosen = [sorted(rows_alone(lengths), key=lambda unit: -unit.width)]
-    elif prompt_width is not None and shares_prompts(model):
-        openings = ids.masked_fill(attention == 0, -1)[:, :prompt_width]
-        prompts = torch.unique(openings, dim=0, return_inverse=True)[1].tolist()
+    elif prompt_width is not None and copied:
+        shown = ids.masked_fill(attention == 0, -1)[:, :prompt_width]
+        prompts = torch.unique(shown, dim=0, return_inverse=True)[1].tolist()
         # A prompt's last hidden state decides the first token behind it.
         widths = [
             first + length - prompt_width if length > 0 else -1

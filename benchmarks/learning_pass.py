@@ -1,0 +1,203 @@
+"""What the learning pass costs where rows share a long prompt: rows alone, prompts copied, and read flat; one
+CPU thread.
+
+    ./run bench learning_pass
+    ./run python benchmarks/learning_pass.py --only "7 M, shared" --times 1 --out FILE    (a quick look)
+
+One prompt of 1,024 tokens with a group of 16 episodes of eight turns, 320 tokens behind the prompt; one
+forward and one backward pass of a loss over all of them, through a LoRA adapter, at random weights. `copied`
+is the pass that reads a prompt once and copies its keys and values for each row, which cannot be done with
+gradient checkpointing. `nothing shared` has four prompts with a row each: there the pass has to be what it
+was. `kl` is what measuring the KL on 16 texts adds to a step of playing and learning, measured every five
+steps, when they share their prompt and when each has its own.
+
+Processor seconds, medians of sides in turn, and the peak of bytes in live tensors, which a meter counts in
+the same passes. Writes results/learning_pass.json, case by case; a case that is there is not measured again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import torch
+from benchmarks import filler
+from benchmarks.cost import SHAPES
+from benchmarks.sides import machine
+from trl.trainer.utils import add_fused_lm_head
+
+from assay.policy.model import Policy
+from assay.tools.doctor.forecast.memory import Meter
+from assay.training import flat, logprobs
+from assay.training.kl import Divergence, Text
+
+RESULT = Path(__file__).parent / "results" / "learning_pass.json"
+WORK = filler.Work(prompts=1, group=16, prompt=1024, turns=8, new=19, reply=24)
+EVERY, MIB = 5, 2**20
+SIDES = {
+    "shared": ("alone", "copied", "flat"),
+    "checkpointing": ("alone", "flat"),
+    "nothing shared": ("alone", "flat"),
+}
+
+
+def never(*_: Any, **__: Any) -> bool:
+    """Stand for a rule that does not apply."""
+    return False
+
+
+def policy_of(name: str) -> Policy:
+    """Return a model of this size with an adapter that is not the identity, ready to learn."""
+    policy = filler.policy_of(SHAPES[name], "cpu", torch.float32, adapter=True)
+    for parameter_name, parameter in policy.model.named_parameters():
+        if "lora_B" in parameter_name:
+            torch.nn.init.normal_(parameter, std=0.02)
+    base = policy.model.get_base_model()
+    add_fused_lm_head(base, temperature=1.0, outputs=("log_probs", "entropy"))
+    logprobs.install(base)
+    return policy
+
+
+def episodes(work: filler.Work) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return ids [rows, whole] of episodes, those of a group with one prompt, and which of their own tokens
+    count [rows, behind the prompt]."""
+    generator = torch.Generator().manual_seed(0)
+    prompts = torch.randint(8, 1000, (work.prompts, work.prompt), generator=generator)
+    behind = work.longest - work.prompt
+    own = torch.randint(8, 1000, (work.rows, behind), generator=generator)
+    counted = torch.arange(behind) % (work.new + work.reply) < work.new
+    return torch.cat([prompts.repeat_interleave(work.group, 0), own], 1), counted.expand(work.rows, -1)
+
+
+def learned(model: Any, work: filler.Work, side: str) -> dict[str, float]:
+    """Take a forward and a backward pass; return its processor seconds, peak of live MiB, and a norm of the
+    gradients."""
+    ids, counted = episodes(work)
+    with Meter() as meter:
+        begun = time.process_time()
+        with (
+            mock.patch.object(flat, "reads_flat", flat.reads_flat if side == "flat" else never),
+            mock.patch.object(
+                logprobs, "shares_prompts", never if side == "alone" else logprobs.shares_prompts
+            ),
+        ):
+            scored = model(input_ids=ids, attention_mask=torch.ones_like(ids), counted=counted, most=len(ids))
+        weights = torch.linspace(-1, 1, counted.numel()).view(counted.shape)
+        (scored.log_probs * weights).sum().backward()
+        seconds = time.process_time() - begun
+    norm = torch.stack([p.grad.norm() for p in model.parameters() if p.grad is not None]).norm()
+    model.zero_grad()
+    return {"seconds": seconds, "peak_mib": meter.peak / MIB, "gradient": float(norm)}
+
+
+def passes(name: str, kind: str, times: int) -> dict[str, Any]:
+    """Return medians of each side of one kind of pass."""
+    model = policy_of(name).model.train()
+    if kind == "checkpointing":
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+        model.enable_input_require_grads()
+    work = dataclasses.replace(WORK, prompts=4, group=1) if kind == "nothing shared" else WORK
+    found: dict[str, list[dict[str, float]]] = {side: [] for side in SIDES[kind]}
+    learned(model, dataclasses.replace(work, group=2, prompt=128), "alone")
+    for _ in range(times):
+        for side, rows in found.items():
+            rows.append(learned(model, work, side))
+    return {
+        side: {
+            "seconds": statistics.median(row["seconds"] for row in rows),
+            "all_seconds": [row["seconds"] for row in rows],
+            "peak_mib": rows[0]["peak_mib"],
+            "gradient": rows[0]["gradient"],
+        }
+        for side, rows in found.items()
+    } | {"n": times}
+
+
+# How the KL's 16 texts are read: on how many prompts, and whether flat may be chosen. The last two take too
+# long at 29 M.
+PROBES = {"kl": (1, True), "kl_rows_alone": (1, False), "kl_own_prompts": (16, True)}
+
+
+class Probe:
+    """The KL on 16 texts, read in one way."""
+
+    def __init__(self, policy: Policy, kind: str) -> None:
+        prompts, self._flat = PROBES[kind]
+        ids, counted = episodes(dataclasses.replace(WORK, prompts=prompts, group=16 // prompts))
+        texts = [
+            Text(row[: WORK.prompt].tolist(), row[WORK.prompt :].tolist(), own.int().tolist())
+            for row, own in zip(ids, counted, strict=True)
+        ]
+        self._divergence = Divergence(policy, texts, temperature=1.0, batch_size=8)
+
+    def __call__(self) -> float:
+        """Return the processor seconds of measuring it once."""
+        with mock.patch.object(flat, "reads_flat", flat.reads_flat if self._flat else never):
+            begun = time.process_time()
+            self._divergence()
+            return time.process_time() - begun
+
+
+def kl(name: str, times: int) -> dict[str, Any]:
+    """Return what the parts of a step take, and the share of the KL in it."""
+    policy = policy_of(name)
+    bench = filler.Bench(policy, WORK, "cpu")
+    probes = {kind: Probe(policy, kind) for kind in list(PROBES)[: 1 if name == "29 M" else None]}
+    parts: dict[str, list[float]] = {part: [] for part in ("play", "learn", *probes)}
+    for probe in probes.values():
+        probe()  # reads the base, once
+    for _ in range(times):
+        begun = time.process_time()
+        bench.ours()
+        parts["play"].append(time.process_time() - begun)
+        parts["learn"].append(learned(policy.model.train(), WORK, "flat")["seconds"])
+        policy.model.eval()
+        for kind, probe in probes.items():
+            parts[kind].append(probe())
+    seconds = {part: statistics.median(all_) for part, all_ in parts.items()}
+    step = seconds["play"] + seconds["learn"]
+    shares = {kind: seconds[kind] / EVERY / (step + seconds[kind] / EVERY) for kind in probes}
+    return {"seconds": seconds, "all_seconds": parts, "share_of_a_step": shares, "every": EVERY, "n": times}
+
+
+def recorded(path: Path) -> dict[str, Any]:
+    """Return the cases that a result holds."""
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["cases"] if path.is_file() else {}
+    return found
+
+
+def main() -> None:
+    """Measure every case that is not there yet, and write the result."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--times", type=int, default=3)
+    parser.add_argument("--only", help="one case")
+    parser.add_argument("--out", type=Path, default=RESULT)
+    chosen = parser.parse_args()
+    torch.set_num_threads(1)
+    cases = [f"{name}, {kind}" for name in ("7 M", "29 M") for kind in (*SIDES, "kl")]
+    if chosen.only and chosen.only not in cases:
+        parser.error(f"no such case; there are {'; '.join(cases)}")
+    for case in [chosen.only] if chosen.only else cases:
+        if case in recorded(chosen.out):
+            continue
+        name, kind = case.split(", ")
+        done = kl(name, chosen.times) if kind == "kl" else passes(name, kind, chosen.times)
+        record = {"machine": machine(), "work": dataclasses.asdict(WORK), "threads": 1}
+        record["cases"] = recorded(chosen.out) | {case: done}
+        chosen.out.write_text(json.dumps(record, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        print(f"{case}: {json.dumps(done)}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()
