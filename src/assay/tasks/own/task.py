@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from assay.core.counting import plural_of
 from assay.core.errors import EnvironmentFailure, TaskError
 from assay.core.storage.json import digest
 from assay.tasks.own import lessons
@@ -91,7 +92,7 @@ class OwnTask:
 
     def __init__(self, settings: OwnSettings, runner: Runner | None) -> None:
         self.settings, self.runner = settings, runner
-        self.cluster_name = "records" if settings.cluster is None else _several(settings.cluster)
+        self.cluster_name = "records" if settings.cluster is None else plural_of(settings.cluster)
         self.parts: Mapping[str, PartKind] = settings.parts
         self.max_prompt_tokens = settings.max_prompt_tokens
         of_kind = settings.players.items()
@@ -362,17 +363,6 @@ def _said(state: OwnState, completion: str) -> OwnState:
             "an episode that goes on", found=state.ending, where=state.item, fix="stop after the ending"
         )
     return OwnState(state.item, state.row, state.seed, (*state.completions, completion), (), state.reward)
-
-
-def _several(word: str) -> str:
-    """Return the plural of the name of a column.
-
-    >>> _several("family"), _several("house"), _several("records")
-    ('families', 'houses', 'records')
-    """
-    if word.endswith("s"):
-        return word
-    return f"{word[:-1]}ies" if word.endswith("y") and word[-2:-1] not in "aeiou" else f"{word}s"
 
 
 def _opened(state: OwnState, reply: Reply) -> tuple[list[Message], OwnState]:
