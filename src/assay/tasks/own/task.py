@@ -27,6 +27,8 @@ from assay.tasks.protocol import (
     ScriptedRival,
     Step,
     Verdict,
+    already_ended,
+    not_ended,
 )
 from assay.tasks.settings.own import OF_TEXT
 from assay.tasks.settings.own import OwnTask as OwnSettings
@@ -232,9 +234,7 @@ class OwnTask:
         """Judge an episode by the declared comparison."""
         rule = self.settings.success
         if state.ending is None:
-            raise TaskError(
-                "a finished episode", found="one that goes on", where=state.item, fix="play to its ending"
-            )
+            raise not_ended(state.item)
         if rule.compare == "reward":
             return Verdict(state.reward >= (rule.at_least or 0.0) - ROUNDING, {}, {})
         if rule.compare == "environment":
@@ -359,9 +359,7 @@ class OwnTaskWithAnswers(OwnTask):
 
 def _said(state: OwnState, completion: str) -> OwnState:
     if state.ending is not None:
-        raise TaskError(
-            "an episode that goes on", found=state.ending, where=state.item, fix="stop after the ending"
-        )
+        raise already_ended(state.ending, state.item)
     return OwnState(state.item, state.row, state.seed, (*state.completions, completion), (), state.reward)
 
 

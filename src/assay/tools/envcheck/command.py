@@ -64,8 +64,8 @@ def run(root: Path, name: str | None = None, seconds: float = SECONDS, out: Path
         counted(sum(f.level == level for f in findings), f"{level}s")
         for level in ("fault", "warning", "note")
     ]
-    told = f"{counted(len(findings), 'checks')} with the settings of {judged_with}: {', '.join(counts)}"
-    say(f"\n{told} ({took:.0f} s). Written: {path}")
+    told = f"{counted(len(findings), 'checks')}: {', '.join(counts)}"
+    say(f"\n{told} ({took:.0f} s, by {judged_with}). Written: {path}")
     return 1 if verdict_of(findings) == "fault" else 0
 
 
