@@ -303,7 +303,7 @@ def _refuse_unknown(root: Path, group: str, name: str) -> None:
         )
         if name == getattr(selected(root), group):
             found = f"{found}, which {CONFIG} selects"
-            hint = f"./run assay config use {group}={(near or known or ['PRESET'])[0]}   (or another of them)"
+            hint = f"./run assay config use {group}=PRESET   (one of those that are there)"
         raise ConfigError(
             f"a preset ({', '.join(known) or 'none there'})", found=found, where=where, fix=hint
         )
