@@ -90,7 +90,7 @@ from assay.core.errors import EnvironmentFailure, TrainingStopped
 from assay.core.records import AlarmSource, Episode
 from assay.core.seeds import derive_seed
 from assay.dataset.suite import Suite
-from assay.evaluation import trajectory as rows
+from assay.evaluation import retries
 from assay.evidence.figures.drawing import GREY, legend, look, new_figure, render, styled
 from assay.evidence.formatting import signed
 from assay.pipeline.inputs import items_of, task_of, validation_suite
@@ -583,7 +583,7 @@ def prepared() -> Bench:
 
 def main() -> None:
     """Train all arms, one after the other, and write the result after each."""
-    rows.pause = lambda seconds: None
+    retries.pause = lambda seconds: None
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -17,18 +17,13 @@ Writes results/gpu_check_<device>.json. Exits with 1 if a part failed, with 2 if
 
 from __future__ import annotations
 
-import argparse
 import csv
 import importlib.util
-import json
 import os
-import platform
 import re
 import sys
-import tempfile
 import time
-from collections.abc import Callable
-from importlib.metadata import version
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import torch
+from benchmarks.gpu_parts import NO_DEVICE, Part, lacks_device, options, try_parts
 from tests.training.whole_project import (
     base_folder,
     copied_project,
@@ -49,9 +45,7 @@ from tests.training.whole_project import (
 
 from assay.core.config.settings import TinyArchitecture
 
-RESULTS = Path(__file__).parent / "results"
 BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
-NO_DEVICE, FAILED = 2, 1
 BROKEN = re.compile(
     r"FAULT (playing|learning pass|log-probabilities|gradients|memory|base)\b"
 )  # not what a model says
@@ -67,11 +61,6 @@ SHAPES = {
     )
     for tiny, sizes in ((False, (1024, 3072, 44, 16)), (True, (32, 64, 1, 2)))
 }
-
-
-def name_of(device: str) -> str:
-    """Return what the device calls itself."""
-    return torch.cuda.get_device_name(0) if device == "cuda" else f"cpu {platform.machine()}"
 
 
 def small(folder: Path, device: str, *, processes: int = 1) -> Path:
@@ -198,57 +187,19 @@ def peak(project: Path) -> dict[str, float | None]:
     return {name: max(values, default=None) for name, values in measured.items()}
 
 
-PARTS: dict[str, Callable[[Path, str, bool], dict[str, Any]]] = {
+PARTS: dict[str, Part] = {
     "determinism": determinism,
     "resume": resume,
     "processes": processes,
-    "large": lambda folder, device, tiny: large(folder, device, tiny, quantization=None),
-    "large_nf4": lambda folder, device, tiny: large(folder, device, tiny, quantization="nf4"),
+    "large": partial(large, quantization=None),
+    "large_nf4": partial(large, quantization="nf4"),
 }
 
 
 def main() -> int:
-    """Check every part, say how it went, write the result, and return the exit code."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument("--tiny", action="store_true", help="a tiny model in the place of the large one")
-    parser.add_argument("--parts", nargs="+", choices=tuple(PARTS), default=tuple(PARTS))
-    parser.add_argument("--out", type=Path, help="instead of results/gpu_check_<device>.json")
-    chosen = parser.parse_args()
-    if chosen.device == "cuda" and not torch.cuda.is_available():
-        print("gpu_check: torch sees no CUDA device here, so nothing was checked", file=sys.stderr)
-        return NO_DEVICE
-    name = name_of(chosen.device)
-    slug = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
-    out = chosen.out or RESULTS / f"gpu_check_{slug}.json"
-    parts: dict[str, dict[str, Any]] = {}
-    for part in chosen.parts:
-        begun = time.monotonic()
-        with tempfile.TemporaryDirectory(prefix=f"assay-{part}-") as folder:
-            try:
-                parts[part] = PARTS[part](Path(folder), chosen.device, chosen.tiny)
-            except (RuntimeError, OSError, ValueError, KeyError, AssertionError) as error:
-                parts[part] = {"ok": False, "why": f"{type(error).__name__}: {error}"}
-        parts[part]["seconds"] = round(time.monotonic() - begun, 1)
-        print(f"{part}: {parts[part]}", file=sys.stderr, flush=True)
-    ok = all(found["ok"] is not False for found in parts.values())
-    result = {
-        "device": name,
-        "devices": torch.cuda.device_count() if chosen.device == "cuda" else os.cpu_count(),
-        "ok": ok,
-        "tiny": chosen.tiny,
-        "parts": parts,
-        "cuda": torch.version.cuda,
-        "versions": {
-            "python": platform.python_version(),
-            **{each: version(each) for each in ("torch", "trl", "transformers", "peft")},
-        },
-    }
-    out.parent.mkdir(exist_ok=True)
-    out.write_text(json.dumps(result, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
-    return 0 if ok else FAILED
+    """Check every part and return the exit code."""
+    chosen = options(__doc__, PARTS).parse_args()
+    return NO_DEVICE if lacks_device("gpu_check", chosen.device) else try_parts("gpu_check", PARTS, chosen)
 
 
 if __name__ == "__main__":

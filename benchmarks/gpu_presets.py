@@ -20,14 +20,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
-import re
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
-from importlib.metadata import version
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -35,6 +32,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 import torch
+from benchmarks.gpu_parts import NO_DEVICE, lacks_device, options, try_parts
 from tests.presets.shapes import config_of
 from tests.training.forecast_setup import trained, with_preset
 from tests.training.toy_task import WORDS
@@ -49,8 +47,6 @@ from assay.tools.doctor.forecast.rehearsal import Lengths, with_layers
 from assay.tools.findings import Deadline
 from assay.training.adapter import tensors_digest
 
-RESULTS = Path(__file__).parent / "results"
-NO_DEVICE, FAILED = 2, 1
 GIB, STEPS = 2.0**30, 5
 MEMORY_BOUND, TIME_BOUND = 0.10, 0.15
 LENGTHS, SHORT = Lengths(425, 4, 64, 142), Lengths(40, 2, 8, 10)
@@ -157,31 +153,27 @@ def in_process(*arguments: str) -> dict[str, Any]:
     return result
 
 
-def part(preset: str, device: str, small: bool) -> dict[str, Any]:
+def part(preset: str, folder: Path, device: str, small: bool) -> dict[str, Any]:
     """Forecast, train twice, and compare."""
     cap, flags = PARTS[preset], ["--device", device, *(["--tiny"] if small else [])]
     if device == "cuda" and torch.cuda.get_device_properties(0).total_memory < 0.95 * cap * GIB:
         return {"ok": None, "why": f"the device has less than {cap:.0f} GiB"}
-    with tempfile.TemporaryDirectory(prefix="assay-presets-") as name:
-        folder = Path(name)
-        params, lengths = settings(preset, device, small)
-        write_model(folder / "model", preset, params, small)
-        torch.cuda.empty_cache()
-        said = in_process("--forecast", preset, "--at", str(folder / "model"), *flags)
-        runs = []
-        for number in (1, 2):
-            log = folder / f"run{number}"
-            runs.append(
-                in_process("--train", preset, "--at", str(folder / "model"), "--log", str(log), *flags)
-            )
-        compared = subprocess.run(
-            [sys.executable, "-m", "assay.cli", "runs", "diff", str(folder / "run1"), str(folder / "run2")],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=ROOT,
-            env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
-        )
+    params, lengths = settings(preset, device, small)
+    write_model(folder / "model", preset, params, small)
+    torch.cuda.empty_cache()
+    said = in_process("--forecast", preset, "--at", str(folder / "model"), *flags)
+    runs = []
+    for number in (1, 2):
+        log = folder / f"run{number}"
+        runs.append(in_process("--train", preset, "--at", str(folder / "model"), "--log", str(log), *flags))
+    compared = subprocess.run(
+        [sys.executable, "-m", "assay.cli", "runs", "diff", str(folder / "run1"), str(folder / "run2")],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
+    )
     peak, seconds = runs[0]["peak_gib"], runs[0]["seconds_a_step"]
     errors = {
         "memory": None if peak is None else said["tensors_gib"] / peak - 1,
@@ -203,53 +195,19 @@ def part(preset: str, device: str, small: bool) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Try every preset, say how it went, write the result, and return the exit code."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument("--tiny", action="store_true", help="small models in the place of the true shapes")
-    parser.add_argument("--parts", nargs="+", choices=tuple(PARTS), default=tuple(PARTS))
-    parser.add_argument("--out", type=Path, help="instead of results/gpu_presets_<device>.json")
+    """Try every preset and return the exit code; or, in a process of its own, one part of one."""
+    parser = options(__doc__, PARTS)
     for name in ("--forecast", "--train", "--at", "--log"):
         parser.add_argument(name, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
-    if chosen.device == "cuda" and not torch.cuda.is_available():
-        print("gpu_presets: torch sees no CUDA device here, so nothing was tried", file=sys.stderr)
+    if lacks_device("gpu_presets", chosen.device):
         return NO_DEVICE
-    if chosen.forecast:
-        print(json.dumps(forecast(Path(chosen.at), chosen.forecast, chosen.device, chosen.tiny)))
+    if preset := chosen.forecast or chosen.train:
+        asked = (Path(chosen.at), preset, chosen.device, chosen.tiny)
+        found = forecast(*asked) if chosen.forecast else run_once(*asked, PARTS[preset], Path(chosen.log))
+        print(json.dumps(found))
         return 0
-    if chosen.train:
-        cap = PARTS[chosen.train]
-        print(
-            json.dumps(
-                run_once(Path(chosen.at), chosen.train, chosen.device, chosen.tiny, cap, Path(chosen.log))
-            )
-        )
-        return 0
-    name = torch.cuda.get_device_name(0) if chosen.device == "cuda" else f"cpu {platform.machine()}"
-    parts: dict[str, dict[str, Any]] = {}
-    for preset in chosen.parts:
-        try:
-            parts[preset] = part(preset, chosen.device, chosen.tiny)
-        except (RuntimeError, OSError, ValueError, KeyError, AssertionError) as error:
-            parts[preset] = {"ok": False, "why": f"{type(error).__name__}: {error}"}
-        print(f"{preset}: {parts[preset]}", file=sys.stderr, flush=True)
-    ok = all(found["ok"] is not False for found in parts.values())
-    result = {
-        "device": name,
-        "ok": ok,
-        "tiny": chosen.tiny,
-        "parts": parts,
-        "cuda": torch.version.cuda,
-        "versions": {
-            each: version(each) for each in ("torch", "trl", "transformers", "peft", "bitsandbytes")
-        },
-    }
-    out = chosen.out or RESULTS / f"gpu_presets_{re.sub(r'[^a-z0-9]+', '_', name.lower()).strip('_')}.json"
-    out.write_text(json.dumps(result, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
-    return 0 if ok else FAILED
+    return try_parts("gpu_presets", {preset: partial(part, preset) for preset in PARTS}, chosen)
 
 
 if __name__ == "__main__":

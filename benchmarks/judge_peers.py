@@ -473,11 +473,11 @@ def commands_of_assay(arms: Arms, folder: Path) -> tuple[dict[str, str], Numbers
 
 
 def wilson(k: int, n: int) -> str:
-    """Return a share with its 95 % interval (Wilson 1927), per cent."""
-    z, share = 1.96, k / n
-    mid, half = share + z * z / 2 / n, z * (share * (1 - share) / n + z * z / 4 / n / n) ** 0.5
-    ends = [100 * (mid + sign * half) / (1 + z * z / n) for sign in (-1, 1)]
-    return f"{100 * share:.1f} [{ends[0]:.1f}, {ends[1]:.1f}]"
+    """Return a share with its 95 % interval, per cent."""
+    from assay.statistics.intervals import wilson as share_of
+
+    found = share_of(k, n)
+    return f"{100 * (k / n):.1f} [{100 * found.low:.1f}, {100 * found.high:.1f}]"
 
 
 def table_of(head: list[str], rows: list[list[str]]) -> str:

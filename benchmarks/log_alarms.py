@@ -30,7 +30,7 @@ import importlib
 import json
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,7 @@ from assay.tools.foreign_logs.reading import read_foreign
 RESULT = Path(__file__).parent / "results/log_alarms.json"
 REWARDSPY_COMMIT = "5bfd03e739b04296df195ee3d93d0c743e4b59aa"
 NOT_RUN = "rewardspy was not run: no package index had it, and no --rewardspy FOLDER was named"
+COUNTED = {"hacks": "found", "clean": "false_alarms"}
 Records = Sequence[dict[str, Any]]
 
 
@@ -189,20 +190,32 @@ def judge(log: MadeLog, records: Records) -> dict[str, str]:
     return {each.rule: each.level for each in judged.findings}
 
 
-def _later() -> dict[str, Any]:
-    """Return what rings on the logs that were written last, after the rules and the other logs."""
+def rung(logs: Mapping[str, Sequence[MadeLog]]) -> dict[str, Any]:
+    """Return what rings on gamed and on sound logs, as they are and without their column of success."""
     result: dict[str, Any] = {}
-    for kind, counted, logs in (
-        ("hacks", "found", later_logs.HACKS),
-        ("clean", "false_alarms", later_logs.CLEAN),
-    ):
-        made = [(log, log.records()) for log in logs]
-        rang = {log.name: judge(log, records) for log, records in made}
-        without = {log.name: judge(replace(log, success=False), records) for log, records in made}
-        result |= {kind: len(logs), counted: sum(map(bool, rang.values()))}
+    for kind, counted in COUNTED.items():
+        rang, without = {}, {}
+        for log in logs[kind]:
+            records = log.records()
+            rang[log.name] = judge(log, records)
+            without[log.name] = judge(replace(log, success=False), records)
+            print(f"{kind}: {log.name}: {rang[log.name]}; {without[log.name]}")
+        result |= {kind: len(logs[kind]), counted: sum(map(bool, rang.values()))}
+        result[f"{counted}_red"] = sum("RED" in levels.values() for levels in rang.values())
         result[f"{counted}_without_success"] = sum(map(bool, without.values()))
         result |= {f"{kind}_rang": rang, f"{kind}_rang_without_success": without}
     return result
+
+
+def by_rewardspy(logs: Mapping[str, Sequence[MadeLog]]) -> dict[str, Any]:
+    """Return what rewardspy says of the same logs."""
+    theirs: dict[str, Any] = {"commit": REWARDSPY_COMMIT}
+    for kind, counted in COUNTED.items():
+        audited = {log.name: audit_by_rewardspy(log, log.records()) for log in logs[kind]}
+        theirs |= {kind: len(audited), counted: sum(bool(each["at_end"]) for each in audited.values())}
+        theirs[f"{counted}_ever"] = sum(bool(each["ever"]) for each in audited.values())
+        theirs[f"{kind}_rang"] = audited
+    return theirs
 
 
 def _of_before() -> dict[str, Any]:
@@ -218,26 +231,11 @@ def main() -> None:
     peer = parser.parse_args().rewardspy
     if peer is not None:
         sys.path.insert(0, str(peer))
-    result: dict[str, Any] = {}
-    theirs: dict[str, Any] = {"commit": REWARDSPY_COMMIT} if peer is not None else _of_before()
-    for kind, counted, logs in (("hacks", "found", HACKS), ("clean", "false_alarms", CLEAN)):
-        rang, without, audited = {}, {}, {}
-        for log in logs:
-            records = log.records()
-            rang[log.name] = judge(log, records)
-            without[log.name] = judge(replace(log, success=False), records)
-            if peer is not None:
-                audited[log.name] = audit_by_rewardspy(log, records)
-            print(f"{kind}: {log.name}: {rang[log.name]}; {without[log.name]}; {audited.get(log.name, '')}")
-        result |= {kind: len(logs), counted: sum(map(bool, rang.values()))}
-        result[f"{counted}_red"] = sum("RED" in levels.values() for levels in rang.values())
-        result[f"{counted}_without_success"] = sum(map(bool, without.values()))
-        result |= {f"{kind}_rang": rang, f"{kind}_rang_without_success": without}
-        if peer is not None:
-            theirs |= {kind: len(logs), counted: sum(bool(each["at_end"]) for each in audited.values())}
-            theirs[f"{counted}_ever"] = sum(bool(each["ever"]) for each in audited.values())
-            theirs[f"{kind}_rang"] = audited
-    result["later"] = _later()
+    logs = {"hacks": HACKS, "clean": CLEAN}
+    theirs = _of_before() if peer is None else by_rewardspy(logs)
+    result = rung(logs)
+    later = rung({"hacks": later_logs.HACKS, "clean": later_logs.CLEAN})
+    result["later"] = {name: told for name, told in later.items() if not name.endswith("_red")}
     RESULT.write_text(json.dumps(result | {"rewardspy": theirs}, indent=1) + "\n", encoding="utf-8")
     print({name: value for name, value in result.items() if isinstance(value, int)})
     print({name: value for name, value in theirs.items() if not isinstance(value, dict)})

@@ -152,9 +152,9 @@ def try_one(given: tuple[int, str, str, int]) -> dict[str, Any]:
         told |= {"level": found and found.level, "check": found and found.name}
         told["found"] = found and found.found[:200]
         if number % EVERY == 0:
-            result = tool._files(path, tool.Asked())
+            result = tool._files(path, tool.VerifyRequest())
             with quietly():
-                checks = list(tool.verified(path, result, tool.Asked(processes=1)))
+                checks = list(tool.verified(path, result, tool.VerifyRequest(processes=1)))
             told["whole"] = any(check.outcome == "failed" for check in checks)
     return told
 
@@ -164,9 +164,9 @@ def honest(given: tuple[str, str]) -> dict[str, Any]:
     tar, form = Path(given[0]), given[1]
     with tempfile.TemporaryDirectory(prefix=f"assay-honest-{len(form)}-") as folder:
         package = in_form(tar, form, Path(folder))
-        result = tool._files(package, tool.Asked())
+        result = tool._files(package, tool.VerifyRequest())
         with quietly():
-            checks = list(tool.verified(package, result, tool.Asked(processes=1)))
+            checks = list(tool.verified(package, result, tool.VerifyRequest(processes=1)))
     failed = [f"{check.name}: {check.found}" for check in checks if check.outcome == "failed"]
     return {"package": tar.parent.name, "form": form, "sha256": result.sha256, "failed": failed}
 

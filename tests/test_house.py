@@ -178,6 +178,31 @@ def test_training_never_reads_the_held_out_split() -> None:
     assert not [dep for dep in deps if "heldout" in dep or dep == "${dataset.root}"]
 
 
+# A setting of the dataset, and what a stage calls where the setting decides more than fingerprint.json tells.
+DECIDES = {
+    "root": r"project",
+    "near_duplicates": r"pipeline.heldout import|\w+_suite\(",
+    "secondary": r"dataset\.secondary",
+    "audit.control_token": r"tell_control_tokens\(",
+}
+
+
+@pytest.mark.parametrize("stage", [*COSTLY, "render_evidence"])
+def test_a_stage_lists_whole_sections_or_what_it_reads_of_them_beside_what_fingerprint_made(
+    stage: str,
+) -> None:
+    declared = PIPELINE["stages"][stage]
+    assert {"dataset", "health"} <= set(PIPELINE["stages"]["fingerprint"]["params"])
+    assert [dep for dep in declared["deps"] if dep.startswith("evidence/results/data")]
+    if "dataset" not in declared["params"]:
+        own = (house.SRC / "assay/stages").glob(
+            f"{stage}*/*.py" if stage == "render_evidence" else f"{stage}.py"
+        )
+        text = "".join(path.read_text(encoding="utf-8") for path in own)
+        read = {f"dataset.{name}" for name, called in DECIDES.items() if re.search(called, text)}
+        assert read == {name for name in declared["params"] if name.startswith("dataset.")}
+
+
 def test_training_settings_do_not_touch_the_measurement_before() -> None:
     shared = set(PIPELINE["stages"]["pre_eval"]["params"])
     assert not shared & {"seed", "train", "claim", "validation"}

@@ -11,7 +11,6 @@ import pandas as pd
 
 from assay.core.records import Episode, HealthSummary, TrainFacts
 from assay.evidence.claim.claim import Claim
-from assay.evidence.claim.differences import deltas
 from assay.evidence.figures.comparison_figures import before_after_summary, reward_distribution
 from assay.evidence.figures.drawing import render
 from assay.evidence.page.report import report_html
@@ -85,9 +84,8 @@ def figures() -> tuple[Shown, ...]:
     """Return two figures of the comparison."""
     before, after = arms()
     reports = make_report(before), make_report(after)
-    gaps = deltas(before, after, list(reports[0].measures), 0)
     drawn = {
-        "summary": before_after_summary(plain_claim(), *reports, gaps),
+        "summary": before_after_summary(plain_claim(), *reports),
         "rewards": reward_distribution(before, after),
     }
     frame = pd.DataFrame({"step": range(200), "reward": [0.5] * 200})

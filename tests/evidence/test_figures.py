@@ -198,8 +198,7 @@ def test_checkpoints_and_arms_in_which_all_is_zero_are_drawn(claim: Claim) -> No
     figure = checkpoint_progression(checkpoints(*arms), 0)
     assert "exact" in said_below(figure) and "exact" not in heads(figure)
     found = make_claim(arms[0], arms[1], make_plan(secondary=(), guardrails={}))
-    gaps = deltas(arms[0], arms[1], list(first.measures), 0)
-    assert "favours after" in words(before_after_summary(found, first, second, gaps))
+    assert "favours after" in words(before_after_summary(found, first, second))
     assert words(reward_distribution(*arms)).count("median 0.00") == 2
 
 
@@ -273,8 +272,7 @@ def test_the_headline_shows_both_arms_the_control_the_best_rival_of_each_kind_an
     before: list[Episode], after: list[Episode], claim: Claim
 ) -> None:
     first, second = make_report(before), make_report(after)
-    gaps = deltas(before, after, list(first.measures), 0)
-    text = words(before_after_summary(claim, first, second, gaps, baselines={"random": first}))
+    text = words(before_after_summary(claim, first, second, baselines={"random": first}))
     for word in ("before", "after", "random", "favours before", "n = 20 scenarios", "n = 160 episodes"):
         assert word in text
     rows = level_rows(claim, first, second, {"weak": first, "strong": second, "other": first})
@@ -423,7 +421,7 @@ def test_a_figure_has_its_finding_above_the_picture_that_stands_alone_and_turns_
 
 def test_a_claim_that_is_not_evaluable_draws_no_number(before: list[Episode], after: list[Episode]) -> None:
     found = make_claim(before, after, after_suite="x" * 64)
-    figure = before_after_summary(found, make_report(before), make_report(after), {})
+    figure = before_after_summary(found, make_report(before), make_report(after))
     assert "NOT EVALUABLE" in words(figure) and not figure.axes[0].get_lines()
 
 

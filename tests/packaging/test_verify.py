@@ -157,6 +157,7 @@ def test_what_was_changed_without_its_lists_is_named(tmp_path: Path, case: str) 
     archive.write_tar(tmp_path / "a.tar", edited(change), root=NAME)
     result = verify.check(tmp_path / "a.tar")
     failed = [finding for finding in result.findings if finding.ok is False]
+    assert "None" not in "".join(finding.text for finding in result.findings)
     assert outcomes(result)["form"] and where in [finding.name for finding in failed]
     with pytest.raises(PackageError, match=words):
         archive.unpack(tmp_path / "a.tar", tmp_path / "unpacked")

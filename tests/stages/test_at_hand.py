@@ -27,6 +27,7 @@ from assay.package.archive import unpack
 from assay.pipeline.inputs import heldout_suite
 from assay.pipeline.project import Project
 from assay.stages import fingerprint, package, render_evidence
+from assay.stages.render_evidence import no_claim
 from assay.stages.render_evidence.at_hand import claim_at_hand, differences
 from assay.stages.render_evidence.no_claim import SHOWN, withdraw_if_other
 from assay.tools import readme
@@ -381,7 +382,7 @@ def test_the_own_package_is_pushed_only_with_the_claim_at_hand_and_any_other_spe
 
 
 def test_what_is_withdrawn_is_what_render_evidence_shows_and_comes_back_with_the_settings(
-    project: Project,
+    project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert set(SHOWN) == set(render_evidence.WRITES)
 
@@ -399,7 +400,10 @@ def test_what_is_withdrawn_is_what_render_evidence_shows_and_comes_back_with_the
     withdraw_if_other(project)
     assert shown() == was
     text = (project.root / "params.yaml").read_bytes()
+    said: list[str] = []
+    monkeypatch.setattr(no_claim, "complain", said.append)
     withdraw_if_other(changed(project, seed=9))
+    assert len(said) == 1 and "git checkout -- evidence" in said[0]
     assert not project.results("claim.json").exists() and project.results("pre_eval.jsonl").exists()
     (project.root / "params.yaml").write_bytes(text)
     assert verdict(project.root).returncode == 6

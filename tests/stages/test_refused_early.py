@@ -190,7 +190,8 @@ def test_a_heldout_suite_that_can_only_be_described_and_a_ceiling_are_said_at_on
     project = made(tmp_path, {"evaluation.items": 3, "dataset.audit.conflicting_gold": "keep"})
     contradicting(tmp_path)
     fingerprint.run(project)
-    assert any("can only describe: 3 prompt groups" in line for line in said)
+    (few,) = (line for line in said if "can only describe: 3 prompt groups" in line)
+    assert "evaluation.items" in few and few.endswith("is 3")
     assert any(
         line.startswith("train: no policy can exceed 98.0 % success: 1 prompt has contradicting golds")
         for line in said

@@ -126,13 +126,15 @@ def until(true: Callable[[], Any], what: str, seconds: float = 120) -> None:
 
 @dataclass(frozen=True)
 class Calls:
-    """What two calls of the same command left: one whose parent was killed, one that went on."""
+    """What calls of the same command left: one whose parent was killed, one that was told to go on from what
+    is no checkpoint, one that went on."""
 
     project: Project
     interrupted: tuple[int, str, str]  # exit code, output, errors
     workers: int
     left_over: list[int]
     saved: int
+    refused: subprocess.CompletedProcess[str]
     finished: subprocess.CompletedProcess[str]
 
 
@@ -164,10 +166,14 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> Calls:
     left_over = alive(root.name)
     said = ((root / "out").read_text().partition("\n")[2], (root / "err").read_text())
     saved = max(int(path.name.split("-")[1]) for path in (root / ".scratch/train").glob("*/step-*"))
-    finished = subprocess.run(
-        [*ASSAY, "train"], cwd=root, env=environment, capture_output=True, text=True, check=False
+    refused, finished = (
+        subprocess.run(
+            [*ASSAY, "train", *more], cwd=root, env=environment, capture_output=True, text=True, check=False
+        )
+        for more in (["--resume-from", "data"], [])
     )
-    return Calls(project, (os.waitstatus_to_exitcode(status), *said), workers, left_over, saved, finished)
+    ended = os.waitstatus_to_exitcode(status)
+    return Calls(project, (ended, *said), workers, left_over, saved, refused, finished)
 
 
 def test_one_command_starts_two_processes_and_a_killed_parent_ends_them_all_with_the_step_saved(
@@ -193,6 +199,12 @@ def test_one_command_starts_two_processes_and_a_killed_parent_ends_them_all_with
 def test_what_all_processes_know_is_said_once(calls: Calls) -> None:
     lines = calls.interrupted[2].splitlines()
     assert len(lines) == len(set(lines))
+
+
+def test_what_is_no_checkpoint_to_go_on_from_is_said_in_one_message(calls: Calls) -> None:
+    assert calls.refused.returncode == 1
+    first, fix = calls.refused.stderr.splitlines()
+    assert "--resume-from" in first and fix.startswith("Fix: "), calls.refused.stderr
 
 
 def test_the_second_call_goes_on_and_says_everything_once(calls: Calls) -> None:

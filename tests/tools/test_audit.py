@@ -12,14 +12,18 @@ import sys
 from io import StringIO
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
 
 from assay.cli import main
 from assay.core import console
+from assay.core.config.composition import selected
 from assay.core.storage.yaml import read_yaml
+from assay.dataset.suite import FEWEST_CLUSTERS, MORE_HELD_OUT
 from assay.pipeline.project import Project
 from assay.stages import fingerprint
+from assay.statistics.bounded_mean import clusters_needed
 from assay.tools.own_data.advice import MachineSize, find_fitting
 from assay.tools.own_data.audit import project_for
 from tests import own_data
@@ -176,6 +180,45 @@ def test_an_unknown_preset_lists_the_known_ones(root: Path, monkeypatch: pytest.
     code, told = called(root, monkeypatch, write(root, SOUND), "--task", "structurd")
     assert code == 1
     assert "task=structured" in told
+
+
+def test_of_a_selected_preset_that_was_removed_the_command_is_named_that_selects_another(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / f"configs/grpo/{selected(root).grpo}.yaml").unlink()
+    code, told = called(root, monkeypatch, write(root, SOUND))
+    assert code == 1
+    assert "Fix: ./run assay config use grpo=PRESET" in told and "tiny_smoke" in told
+    assert assay(root, "config", "use", "grpo=tiny_smoke").returncode == 0
+    assert called(root, monkeypatch, "raw/tasks.jsonl")[0] == 0
+
+
+@pytest.mark.parametrize("task", [None, "words"])
+def test_the_presets_that_a_file_is_read_by_are_told(
+    root: Path, task: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(own_data.ROOT / "tasks", root / "tasks")
+    rows = [{"prompt": f"pick: a{n} *b{n}", "answer": f"b{n}"} | row(n) for n in range(20)]
+    more = [] if task is None else ["--task", task]
+    code, told = called(root, monkeypatch, write(root, jsonl(rows)), *more)
+    assert code == 0, told
+    assert f"(read by task={task or 'structured'} grpo={selected(root).grpo})" in told
+
+
+def test_few_held_out_clusters_are_told_with_the_option_that_holds_out_more(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks = write(root, SOUND)
+    code, told = called(root, monkeypatch, tasks, "--fix-splits")
+    needed = clusters_needed(np.ones(6), gain=0.1)
+    assert code == 0 and "heldout has 6 clusters: a test needs 6 of such sizes" in told
+    assert f"{needed} to show that each gained 10 points; {MORE_HELD_OUT}" in told
+    write(root, jsonl([row(n) for n in range(120)]))
+    code, told = called(root, monkeypatch, tasks, "--fix-splits", "--force", *MORE_HELD_OUT.split())
+    assert code == 0 and "heldout 48" in told and "a test needs" not in told
+    page = " ".join((own_data.ROOT / "docs/own-data.md").read_text(encoding="utf-8").split())
+    assert f"fewer than {FEWEST_CLUSTERS} clusters" in page and f"takes {needed}" in page
+    assert MORE_HELD_OUT in page
 
 
 def test_splits_are_made_with_schemas_checksums_and_a_preset_and_pass_the_fingerprint(root: Path) -> None:

@@ -129,6 +129,15 @@ def test_another_digest_than_the_published_one_fails_before_anything_is_read(tar
     assert not result.ok
 
 
+def test_a_folder_that_is_no_package_is_said_so_in_one_message(tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes/a.txt").write_text("a")
+    done = verify("notes", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    first, fix = done.stderr.splitlines()
+    assert "a folder without SHA256SUMS" in first and fix.startswith("Fix: name a package")
+
+
 def test_a_package_that_is_not_there_is_said_so(tmp_path: Path) -> None:
     done = verify("nothing.tar", cwd=tmp_path)
     assert done.returncode == 1

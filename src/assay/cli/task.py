@@ -75,7 +75,7 @@ def audit(
     root, task = Path.cwd(), task or task_of_own_records()
     project = tool.project_for(root, task)
     plan = splits.plan(project, tasks, data, fractions, seed, force=force) if fix_splits else None
-    audited = tool.run(project, tasks, out)
+    audited = tool.run(project, tasks, out, tool.selection_for(root, task).presets)
     if base is not None:
         tool.count_tokens(project, tasks, audited, base)
     if plan is not None:

@@ -11,3 +11,14 @@ def counted(n: int, plural: str) -> str:
     """
     one = f"{plural.removesuffix('ies')}y" if plural.endswith("ies") else plural.removesuffix("s")
     return f"{n} {one if n == 1 else plural}"
+
+
+def plural_of(word: str) -> str:
+    """Return the plural of a word, such as the name of a column.
+
+    >>> plural_of("family"), plural_of("house"), plural_of("records")
+    ('families', 'houses', 'records')
+    """
+    if word.endswith("s"):
+        return word
+    return f"{word[:-1]}ies" if word.endswith("y") and word[-2:-1] not in "aeiou" else f"{word}s"

@@ -156,7 +156,7 @@ def _common(wordings: Sequence[Wording], answers: Places, row: Places, column: P
     if len(sizes) >= FEW_ANSWERS and counts.sum() < 2:
         counts[:] = True
     if 2 * known.sum() < n or counts.sum() < 2:
-        return _everywhere(wordings, len(sizes) == 1 and bool(known.any()), row, column, n_names)
+        return _everywhere(wordings, len(sizes) == 1 and bool(known.any()), column, n_names)
     of = known & counts[np.maximum(answers, 0)]
     inside = of[row]
     ways, met = np.unique(column[inside] * len(sizes) + answers[row[inside]], return_counts=True)
@@ -170,9 +170,7 @@ def _common(wordings: Sequence[Wording], answers: Places, row: Places, column: P
     return np.asarray(np.bincount(often, minlength=n_names) > COMMON * counts.sum(), np.bool_)
 
 
-def _everywhere(
-    wordings: Sequence[Wording], one_answer: bool, row: Places, column: Places, n_names: int
-) -> Flags:
+def _everywhere(wordings: Sequence[Wording], one_answer: bool, column: Places, n_names: int) -> Flags:
     """Return what nearly every record says, where answers tell no more; nothing where the one answer stands
     in the words, as then they are the work itself."""
     common = np.bincount(column, minlength=n_names) > EVERYWHERE * len(wordings)

@@ -20,6 +20,7 @@ from assay.tasks.protocol import Item
 SAMPLING, SAMPLING_AGAIN = "sampling", "sampling again"  # labels of the seeds of draws
 SECONDARY_ITEMS = 256  # of a secondary suite at most, each played once: it costs little, and decides nothing
 FEWEST_CLUSTERS = 6  # below, no p of a test over clusters can reach 0.05
+MORE_HELD_OUT = "--fractions 0.5,0.1,0.4"  # of `assay task audit --fix-splits`, in place of a tenth
 
 
 @dataclass(frozen=True, slots=True)

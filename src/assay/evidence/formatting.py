@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from assay.core.counting import counted
 from assay.core.records import Interval
-from assay.evidence.claim.differences import FEWEST_CLUSTERS, Comparison
+from assay.dataset.suite import FEWEST_CLUSTERS
+from assay.evidence.claim.differences import Comparison
 from assay.statistics.tests import FEWEST_OPEN
 
 MISSING = "missing"

@@ -17,13 +17,12 @@ import tarfile
 import tempfile
 import unicodedata
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from assay.core.errors import PackageError
-from assay.core.storage.files import ASIDE, aside, sha256_bytes, sync_folder
+from assay.core.storage.files import ASIDE, aside, sha256_bytes, written_whole
 from assay.dataset.verified import sums_text
 from assay.package.layout import NAME, SUMS
 from assay.package.verify import AGAIN, PIECE, Result, check, header, objection
@@ -80,11 +79,12 @@ def write_tar(path: Path, members: Mapping[str, bytes | Path], *, root: str = NA
     Raises:
         PackageError: A name is not one that means the same file everywhere, or a source is no regular file,
             too large, or changes while it is read.
+        RecordError: The folder cannot be written.
         OSError: The disk is full or a file unreadable; the old archive is as it was.
     """
     check_names(members, root=root)
     with (
-        _published(path) as stream,
+        written_whole(path) as stream,
         tarfile.open(fileobj=stream, mode="w", format=tarfile.USTAR_FORMAT, encoding="utf-8") as tar,
     ):
         for name in sorted(members):
@@ -101,7 +101,7 @@ def write_gz(path: Path, tar: Path) -> None:
     """
     with (
         tar.open("rb") as source,
-        _published(path) as stream,
+        written_whole(path) as stream,
         gzip.GzipFile("", "wb", compresslevel=GZIP_LEVEL, fileobj=stream, mtime=0) as packed,
     ):
         shutil.copyfileobj(source, packed, PIECE)
@@ -236,22 +236,3 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes | Path) -> None:
                 "let whatever writes it finish, then package again",
             )
             raise PackageError("a file that stays as it is", found=found, where=str(content), fix=fix)
-
-
-@contextmanager
-def _published(path: Path) -> Iterator[BinaryIO]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=aside(path), suffix=ASIDE)
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException as error:
-        Path(temporary).unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.errno is not None and error.filename is None:
-            raise OSError(error.errno, error.strerror, str(path)) from error
-        raise
-    sync_folder(path.parent)

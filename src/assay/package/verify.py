@@ -105,6 +105,8 @@ def check(
     left_out = sorted(name.rstrip("/") for name in allow if os.path.lexists(os.path.join(place, name)))
     but = f"; left out as allowed: {', '.join(map(shown, left_out))}" if left_out else ""
     form = FileCheck("form", True, f"{len(files)} regular files, {total} bytes{but}")
+    if SUMS not in files:
+        return Result([form, FileCheck(SUMS, False, f"there is no {SUMS}, so this is no package")], None, {})
     pages = lists.get(PROVENANCE, b"") + lists.get(OLD_LIST, b"")
     told = re.findall(rb'"format":"(assay-package/[0-9]{1,6})"', pages)
     formats = " and ".join(sorted({each.decode() for each in told})) or "none"
@@ -118,8 +120,8 @@ def check(
 
 
 def _check_sums(files: dict[str, str], lists: dict[str, bytes]) -> FileCheck:
-    if not lists.get(SUMS):
-        return FileCheck(SUMS, False, f"there is no {SUMS}, or one longer than any of a package")
+    if not lists[SUMS]:
+        return FileCheck(SUMS, False, f"{SUMS} is empty, or longer than any of a package")
     others = files.keys() - {SUMS}
     right = "".join(f"{files[name]}  {name}\n" for name in sorted(others))
     if lists[SUMS] == right.encode("utf-8", "surrogateescape"):

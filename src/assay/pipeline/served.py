@@ -18,12 +18,10 @@ from assay.core.config.training import ServedTraining
 from assay.core.console import complain, say
 from assay.core.decoding import Decoding
 from assay.core.errors import PolicyError
-from assay.core.evidence_files import LOGS, folder_of
 from assay.core.records import Episode
-from assay.core.storage.files import read_bytes, read_text, sha256_bytes, write_bytes, write_folder
+from assay.core.storage.files import read_text, write_bytes, write_folder
 from assay.core.storage.json import digest, write_json
 from assay.core.storage.locks import hold
-from assay.dataset.external import ExternalFacts
 from assay.dataset.served import Prices, ServedArm, ServedArms, ServedPin
 from assay.dataset.suite import Play
 from assay.evaluation.served import play_served
@@ -108,34 +106,12 @@ def pin_base(project: Project) -> None:
     say(f"base {pin.identity.model} at {pin.url}, digest {pin.digest[:12]} of what is known of it")
 
 
-def take_served(project: Project, brought: ServedTraining) -> None:
-    """Write models/adapter and train.json of a served model that was trained elsewhere.
+def pinned(project: Project, who: str) -> ServedPin:
+    """Return which model was pinned.
 
     Raises:
-        ConfigError: Its key is not there.
-        PolicyError: The server does not answer, or not with this key; or nothing was pinned as base.
+        PolicyError: None was.
     """
-    plan = sha256_bytes(read_bytes(project.results("claim_plan.json"), fix="./run dvc repro fingerprint"))
-    base, pin = _pinned(project, BASE), pin_served(project, TUNED)
-    for folder in (folder_of("train"), f"{LOGS}/train"):
-        shutil.rmtree(project.root / folder, ignore_errors=True)
-    facts = ExternalFacts(
-        kind="external",
-        how=brought.how,
-        sha256=brought.told_digest,
-        claim_plan_sha256=plan,
-        base_digest=base.digest,
-        policy_digest=pin.digest,
-        served=pin,
-    )
-    write_json(project.results("train.json"), facts)
-    write_bytes(project.results("train_log.jsonl"), b"")
-    say(f"train: took {pin.identity.model} at {pin.url}; how it was trained is not known")
-    if not brought.data:
-        complain("train.data names no file: whether it was trained on held-out records is not known")
-
-
-def _pinned(project: Project, who: str) -> ServedPin:
     path, fix = project.root / PLACES[who] / POINTER, f"./run dvc repro --force {STAGES[who]}"
     try:
         return ServedPin.model_validate_json(read_text(path, fix=fix))
@@ -201,7 +177,7 @@ def served_policy(project: Project, stage: str, who: str, reads: Sequence[str]) 
         RunningAlready: Another process plays the same.
     """
     base, model = _settings(project, who)
-    client, pin = _client(project, who), _pinned(project, who)
+    client, pin = _client(project, who), pinned(project, who)
     if _pin(project, who, client.url, client.cards()) != pin:
         raise PolicyError(
             f"the pinned model {pin.identity.model} ({pin.digest[:16]}…)",
@@ -227,7 +203,7 @@ def served_policy(project: Project, stage: str, who: str, reads: Sequence[str]) 
             prices = None
             if model.price_in is not None and model.price_out is not None:
                 prices = Prices(prompt=model.price_in, completion=model.price_out)
-            base_digest = _pinned(project, BASE).digest
+            base_digest = pinned(project, BASE).digest
             yield ServedPolicy(project, pin, base_digest, client, journal, prices, base.in_flight)
         write_bytes(folder / ENDED, key.encode())
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from assay.core.console import progress, say
 from assay.core.counting import counted
-from assay.core.errors import Interrupted, RecordError, TrainingError, TrainingStopped
+from assay.core.errors import Interrupted, RecordError, TrainingStopped
 from assay.core.evidence_files import LOGS, folder_of, place_of
 from assay.core.provenance import environment, git_state, hardware, now, packages
 from assay.core.records import HealthSummary, TrainFacts
@@ -67,8 +67,10 @@ def run(project: Project, resume_from: Path | None = None, examine: Examine | No
         if processes.main:
             written = (project.results(name).parent for name in ("train.json", "train_log.jsonl"))
             sweep(*written, project.observed("manifest.json").parent, project.root / "models")
-        start = folder.start(resume_from) if processes.main else None
-        processes.gather(None)  # what the main process brings into the folder is there before the others look
+        start = None
+        with processes.as_one():  # what the main process brings in is there before the others look
+            if processes.main:
+                start = folder.start(resume_from)
         start = start if processes.main else folder.start(None)
         processes.agree("run and checkpoint", (folder.key.digest, start and start.step))
         claim_digest = sha256_bytes(
@@ -128,26 +130,13 @@ def run(project: Project, resume_from: Path | None = None, examine: Examine | No
 
 
 def _examined(examine: Callable[[], None], processes: Processes, *, wait: bool) -> None:
-    """Let the main process look at what is to be trained, while the others wait; a fault ends all of them
-    alike. `wait` says that it takes a while.
-
-    Raises:
-        TrainingError: A training could not work so; in the main process, which tells it.
-        SystemExit: In the others.
-    """
-    fault: TrainingError | None = None
-    if processes.main:
-        if wait and processes.world_size > 1:
-            say("train: looking at what is to be trained; the other processes wait")
-        try:
+    """Let the main process look at what is to be trained, while the others wait; a fault ends all of them.
+    `wait` says that it takes a while."""
+    if wait and processes.main and processes.world_size > 1:
+        say("train: looking at what is to be trained; the other processes wait")
+    with processes.as_one():
+        if processes.main:
             examine()
-        except TrainingError as error:
-            fault = error
-    refused = processes.any(fault is not None)
-    if fault is not None:
-        raise fault
-    if refused:
-        raise SystemExit(TrainingError.exit_code)
 
 
 def _publish(

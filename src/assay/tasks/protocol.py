@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol, cast
 
 import numpy as np
 
-from assay.core.errors import EnvironmentFailure
+from assay.core.errors import EnvironmentFailure, TaskError
 from assay.core.records import ParseOutcome
 
 Message = dict[str, str]
@@ -55,6 +55,17 @@ class Verdict:
     success: bool
     flags: Mapping[str, bool | None]
     metrics: Mapping[str, float | None]
+
+
+def already_ended(found: str, where: str) -> TaskError:
+    """Return the error of a step after an episode's ending."""
+    return TaskError("an episode that goes on", found=found, where=where, fix="stop after the ending")
+
+
+def not_ended(where: str) -> TaskError:
+    """Return the error of a judgement before an episode's ending."""
+    fix = "play on to its ending"
+    return TaskError("a finished episode", found="one that goes on", where=where, fix=fix)
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,11 +70,13 @@ def run(package: Path, asked: VerifyRequest, out: Path | None) -> int:
         out: Where to write verify.json; None: nowhere.
 
     Raises:
-        PackageError: There is no such file or folder, or a signature cannot be checked for want of its key or
-            the library.
+        PackageError: There is no such file or folder, the folder is no package, or a signature cannot be
+            checked for want of its key or the library.
     """
     if not package.exists():
         raise PackageError("a package", found="no such file or folder", where=str(package), fix=FIX)
+    if package.is_dir() and not (package / plain.SUMS).exists():
+        raise PackageError("a package", found=f"a folder without {plain.SUMS}", where=str(package), fix=FIX)
     if asked.signature or asked.public_key:
         if not (asked.signature and asked.public_key):
             fix = "--signature FILE --public-key PUB.pem"

@@ -40,6 +40,11 @@ class Selection:
         """Return the selection as `assay config use` and `dvc exp run -S` take it."""
         return [f"grpo={self.grpo}", f"task={self.task}", f"seed={self.seed}"]
 
+    @property
+    def presets(self) -> str:
+        """Both presets in a line, as messages name them."""
+        return f"task={self.task} grpo={self.grpo}"
+
 
 @dataclass(frozen=True, slots=True)
 class Composition:
@@ -290,14 +295,17 @@ def _refuse_unknown(root: Path, group: str, name: str) -> None:
     known = presets(root, group)
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+        found, where = repr(name), f"configs/{group}"
         hint = (
             f"did you mean {group}={near[0]}?"
             if near
             else f"choose one of them, or write configs/{group}/{name}.yaml"
         )
-        where = f"configs/{group}"
+        if name == getattr(selected(root), group):
+            found = f"{found}, which {CONFIG} selects"
+            hint = f"./run assay config use {group}=PRESET   (one of those that are there)"
         raise ConfigError(
-            f"a preset ({', '.join(known) or 'none there'})", found=repr(name), where=where, fix=hint
+            f"a preset ({', '.join(known) or 'none there'})", found=found, where=where, fix=hint
         )
 
 

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from assay.core.config.base import Natural, Positive, Settings
+from assay.core.config.base import Natural, PlainBase, Positive, Settings
 
 EXAMPLE = "http://127.0.0.1:8000/v1"
 Price = Annotated[float, Field(ge=0)]
@@ -38,7 +38,7 @@ class ServedModel(Settings):
     price_out: Price | None = Field(description="of a million tokens written")
 
 
-class ServedBase(ServedModel):
+class ServedBase(ServedModel, PlainBase):
     """A base behind an address. How fast it is asked holds for the tuned one too, and decides no answer."""
 
     kind: Literal["served"]
@@ -56,21 +56,6 @@ class ServedBase(ServedModel):
     def asked(self) -> list[Any]:
         """Return what of it decides an answer."""
         return [self.url, self.model, self.extra]
-
-    # How it is loaded, by the names of a pretrained one: it is not.
-    @property
-    def dtype(self) -> Literal["float32"]:
-        """Return what nothing is kept in."""
-        return "float32"
-
-    @property
-    def quantization(self) -> None:
-        """Return nothing."""
-
-    @property
-    def template(self) -> dict[str, bool | int | str]:
-        """Return nothing: the server's template is not known."""
-        return {}
 
 
 def odd_address(url: str) -> str | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from assay.core.config.base import Digest, Fraction, Natural, Positive, Rate, Settings
+from assay.core.config.base import Digest, Fraction, Natural, PlainBase, Positive, Rate, Settings
 from assay.core.config.health import HealthSettings
 from assay.core.config.rivals import RivalSettings
 from assay.core.config.served import ServedBase
@@ -223,7 +223,7 @@ class Gates(Settings):
 LEAST_BPE = 261  # every byte, and the five tokens that stand around messages
 
 
-class ScratchBase(Settings):
+class ScratchBase(PlainBase):
     """A tiny model built from scratch."""
 
     kind: Literal["scratch"]
@@ -236,21 +236,6 @@ class ScratchBase(Settings):
         description="tokens of a byte-level BPE tokenizer that is learned from the lessons, for surface json;"
         " null: a token for each word of surface compact",
     )
-
-    # How it is loaded, by the names of a pretrained one.
-    @property
-    def dtype(self) -> Literal["float32"]:
-        """Return what its weights are kept in."""
-        return "float32"
-
-    @property
-    def quantization(self) -> None:
-        """Return nothing: its weights are plain."""
-
-    @property
-    def template(self) -> dict[str, bool | int | str]:
-        """Return nothing: its template knows no settings."""
-        return {}
 
 
 class PretrainedBase(Settings):

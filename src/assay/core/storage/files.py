@@ -8,8 +8,10 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from assay.core.errors import RecordError
 
@@ -26,6 +28,18 @@ def write_bytes(path: Path, content: bytes) -> None:
     Raises:
         RecordError: The folder cannot be written.
     """
+    with written_whole(path) as stream:
+        stream.write(content)
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[BinaryIO]:
+    """Give a stream to write to; the file is called `path` once the block has ended without an error.
+
+    Raises:
+        RecordError: The folder cannot be written.
+        OSError: The disk is full; names `path`, whose old bytes are as they were.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=aside(path), suffix=ASIDE)
@@ -36,14 +50,15 @@ def write_bytes(path: Path, content: bytes) -> None:
         ) from None
     try:
         with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
+            yield stream
             stream.flush()
             os.fsync(stream.fileno())
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
     except BaseException as error:
         Path(temporary).unlink(missing_ok=True)
-        if isinstance(error, OSError):
+        # What a block reads meanwhile keeps its own name.
+        if isinstance(error, OSError) and error.errno is not None and error.filename in (None, temporary):
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
     sync_folder(path.parent)

@@ -15,8 +15,9 @@ from pydantic import Field
 from assay.core.counting import counted
 from assay.core.errors import EvidenceError
 from assay.core.records import Episode, Interval, Record
+from assay.dataset.suite import FEWEST_CLUSTERS
 from assay.evaluation.measures import check_complete
-from assay.evidence.claim.differences import FEWEST_CLUSTERS, paired
+from assay.evidence.claim.differences import paired
 from assay.evidence.formatting import difference_text, p_text
 from assay.statistics.tests import sign_flip
 

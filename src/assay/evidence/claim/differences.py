@@ -16,13 +16,14 @@ from scipy.special import stdtrit  # type: ignore[import-untyped,unused-ignore]
 from assay.core.errors import EvidenceError
 from assay.core.records import Episode, Interval, Record
 from assay.core.seeds import rng as labelled_rng
+from assay.dataset.suite import FEWEST_CLUSTERS
 from assay.evaluation.clusters import ClusterSums, cluster_sums, paired_cluster_differences
 from assay.evaluation.measures import is_rate, reader_of
 from assay.statistics.bounded_mean import bounded_mean_test, clusters_needed
 from assay.statistics.intervals import interval, mean_interval, median_difference_interval, missing
 from assay.statistics.tests import FEWEST_OPEN, holm, open_mean_interval
 
-FEWEST_CLUSTERS, FEW_CLUSTERS = 6, 10
+FEW_CLUSTERS = 10  # below, the claim warns
 ROUNDING = 1e-9  # by which a sum of reward parts may miss the bounds of rewards
 
 

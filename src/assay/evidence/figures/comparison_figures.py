@@ -67,12 +67,7 @@ def _always_zero(measure: str, before: Report, after: Report, gaps: Mapping[str,
 
 @styled
 def before_after_summary(
-    claim: Claim,
-    before: Report,
-    after: Report,
-    gaps: Mapping[str, Interval],
-    *,
-    baselines: Mapping[str, Report] | None = None,
+    claim: Claim, before: Report, after: Report, *, baselines: Mapping[str, Report] | None = None
 ) -> Figure:
     """Return the primary metric of base, trained policy, control and rivals, above the gain over the base.
 

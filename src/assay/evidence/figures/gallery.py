@@ -197,7 +197,7 @@ def of_comparison(
     drawn = [
         Drawn(
             "before_after_summary",
-            before_after_summary(claim, before, after, gaps, baselines=baselines),
+            before_after_summary(claim, before, after, baselines=baselines),
             f"Held-out {words_of(primary)} of the base, the trained policy and what it is compared with, and"
             " the paired gain.",
             levels_frame(level_rows(claim, before, after, baselines) if paired else [], claim),

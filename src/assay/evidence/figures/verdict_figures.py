@@ -34,7 +34,6 @@ from assay.statistics.report import Report
 
 FALSE_CLAIM, POWER, CONFIDENCE, SIGNIFICANCE = "false_claim_rate", "discovered_rate", "confidence", "global_z"
 HIGHEST_Z = 6  # significance bins are one wide; the last holds all above
-Arms = tuple[Sequence[Episode], Sequence[Episode]]
 _LOOKS = ((BEFORE, "o", ""), (AFTER, "s", "///"))
 
 

@@ -12,8 +12,9 @@ import numpy as np
 from assay.core.counting import counted
 from assay.core.records import Interval
 from assay.core.seeds import rng as labelled_rng
+from assay.dataset.suite import FEWEST_CLUSTERS
 from assay.evaluation.clusters import Array
-from assay.evidence.claim.differences import FEWEST_CLUSTERS, measure_of_primary
+from assay.evidence.claim.differences import measure_of_primary
 from assay.evidence.claim.effect import Effect, effect_of
 from assay.evidence.claim.verdict import Guardrail, decide, judge_guardrail
 from assay.evidence.formatting import p_text, signed

@@ -28,6 +28,7 @@ from assay.stages.render_evidence import README, WRITES
 from assay.stages.render_evidence.at_hand import claim_stands, others_settings
 
 SHOWN = WRITES
+RESTORE = "git checkout -- evidence"
 KIND = "a file of the evidence is missing, damaged or not what it should be"
 
 
@@ -54,7 +55,10 @@ def withdraw_if_other(project: Project) -> None:
         f"{said}\n`./run repro` makes the claim about them.\n",
         withdrawn_page(data, found),
     )
-    complain(f"the claim about other settings was taken away: {found[0]}")
+    complain(
+        f"the claim about other settings was taken away: {found[0]}; where it is committed, {RESTORE} brings"
+        " its files back"
+    )
 
 
 def withdrawn_page(data: str, found: Sequence[str]) -> str:

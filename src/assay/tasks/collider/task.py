@@ -33,6 +33,8 @@ from assay.tasks.protocol import (
     ScriptedRival,
     Step,
     Verdict,
+    already_ended,
+    not_ended,
 )
 
 
@@ -137,12 +139,7 @@ class Collider:
     def step(self, state: ColliderState, completion: str) -> Step:
         """Play one completion; a bad one costs its turn and the format part, and never raises."""
         if state.ending is not None:
-            raise TaskError(
-                "an episode that goes on",
-                found=state.ending,
-                where="Collider.step",
-                fix="stop after the ending",
-            )
+            raise already_ended(state.ending, "Collider.step")
         parsed = self.parse(completion, state)
         after = apply(state, parsed.action, parsed.reason)
         parts = {"terminal": rewards.terminal_reward(after)}
@@ -156,12 +153,7 @@ class Collider:
     def judge(self, state: ColliderState) -> Verdict:
         """Judge a finished episode."""
         if state.ending is None:
-            raise TaskError(
-                "a finished episode",
-                found="one that goes on",
-                where="Collider.judge",
-                fix="play on to its ending",
-            )
+            raise not_ended("Collider.judge")
         return rewards.judge(state)
 
     def parse(self, completion: str, state: ColliderState) -> ParsedAction:

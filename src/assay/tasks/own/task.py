@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from assay.core.counting import plural_of
 from assay.core.errors import EnvironmentFailure, TaskError
 from assay.core.storage.json import digest
 from assay.tasks.own import lessons
@@ -26,6 +27,8 @@ from assay.tasks.protocol import (
     ScriptedRival,
     Step,
     Verdict,
+    already_ended,
+    not_ended,
 )
 from assay.tasks.settings.own import OF_TEXT
 from assay.tasks.settings.own import OwnTask as OwnSettings
@@ -91,7 +94,7 @@ class OwnTask:
 
     def __init__(self, settings: OwnSettings, runner: Runner | None) -> None:
         self.settings, self.runner = settings, runner
-        self.cluster_name = "records" if settings.cluster is None else _several(settings.cluster)
+        self.cluster_name = "records" if settings.cluster is None else plural_of(settings.cluster)
         self.parts: Mapping[str, PartKind] = settings.parts
         self.max_prompt_tokens = settings.max_prompt_tokens
         of_kind = settings.players.items()
@@ -231,9 +234,7 @@ class OwnTask:
         """Judge an episode by the declared comparison."""
         rule = self.settings.success
         if state.ending is None:
-            raise TaskError(
-                "a finished episode", found="one that goes on", where=state.item, fix="play to its ending"
-            )
+            raise not_ended(state.item)
         if rule.compare == "reward":
             return Verdict(state.reward >= (rule.at_least or 0.0) - ROUNDING, {}, {})
         if rule.compare == "environment":
@@ -358,21 +359,8 @@ class OwnTaskWithAnswers(OwnTask):
 
 def _said(state: OwnState, completion: str) -> OwnState:
     if state.ending is not None:
-        raise TaskError(
-            "an episode that goes on", found=state.ending, where=state.item, fix="stop after the ending"
-        )
+        raise already_ended(state.ending, state.item)
     return OwnState(state.item, state.row, state.seed, (*state.completions, completion), (), state.reward)
-
-
-def _several(word: str) -> str:
-    """Return the plural of the name of a column.
-
-    >>> _several("family"), _several("house"), _several("records")
-    ('families', 'houses', 'records')
-    """
-    if word.endswith("s"):
-        return word
-    return f"{word[:-1]}ies" if word.endswith("y") and word[-2:-1] not in "aeiou" else f"{word}s"
 
 
 def _opened(state: OwnState, reply: Reply) -> tuple[list[Message], OwnState]:

@@ -22,6 +22,8 @@ from assay.tasks.protocol import (
     ScriptedRival,
     Step,
     Verdict,
+    already_ended,
+    not_ended,
 )
 from assay.tasks.settings.structured import PARTS, StructuredTask
 from assay.tasks.structured import shop
@@ -114,12 +116,7 @@ class Structured:
     def step(self, state: StructuredState, completion: str) -> Step:
         """Grade the one completion; a bad one never raises."""
         if state.grade is not None:
-            raise TaskError(
-                "an episode that goes on",
-                found="an answered one",
-                where="Structured.step",
-                fix="stop after the ending",
-            )
+            raise already_ended("an answered one", "Structured.step")
         grade = rewards.grade(completion, state.reference, self.settings, self.blocklist)
         ending = "unreadable" if grade.outcome == "failed" else "answered"
         return Step(
@@ -129,12 +126,7 @@ class Structured:
     def judge(self, state: StructuredState) -> Verdict:
         """Judge an answered episode."""
         if state.grade is None:
-            raise TaskError(
-                "a finished episode",
-                found="one that goes on",
-                where="Structured.judge",
-                fix="play on to its ending",
-            )
+            raise not_ended("Structured.judge")
         return Verdict(state.grade.success, state.grade.flags, state.grade.metrics)
 
     def baselines(self) -> Mapping[str, Baseline]:

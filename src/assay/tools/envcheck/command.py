@@ -44,10 +44,10 @@ def run(root: Path, name: str | None = None, seconds: float = SECONDS, out: Path
         ConfigError: There is no such preset, or it is broken.
     """
     from assay.core.config.composition import selected
-    from assay.tools.own_data.audit import project_for
+    from assay.tools.own_data.audit import project_for, selection_for
 
     name = name or selected(root).task
-    project = project_for(root, name)
+    project, judged_with = project_for(root, name), selection_for(root, name).presets
     begun = time.monotonic()
     with progress(f"task check {name}", 1) as advance:
         findings = examined(project, seconds)
@@ -64,7 +64,8 @@ def run(root: Path, name: str | None = None, seconds: float = SECONDS, out: Path
         counted(sum(f.level == level for f in findings), f"{level}s")
         for level in ("fault", "warning", "note")
     ]
-    say(f"\n{counted(len(findings), 'checks')}: {', '.join(counts)} ({took:.0f} s). Written: {path}")
+    told = f"{counted(len(findings), 'checks')}: {', '.join(counts)}"
+    say(f"\n{told} ({took:.0f} s, by {judged_with}). Written: {path}")
     return 1 if verdict_of(findings) == "fault" else 0
 
 

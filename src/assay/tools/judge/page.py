@@ -124,7 +124,7 @@ def _figures(judged: Judged) -> list[Shown]:
     before, after = (as_episodes(rows) for rows in judged.arms)
     gains = cluster_gains(before, after, measure)
     finding = of_forest(claim, [each.gain.value or 0.0 for each in gains])
-    both, table = before_after_summary(claim, *reports, judged.gaps), measures_frame(*reports, judged.gaps)
+    both, table = before_after_summary(claim, *reports), measures_frame(*reports, judged.gaps)
     said = f"{words_of(measure).capitalize()} before and after on the same items, and the paired difference."
     spread = (
         f"The difference by stratum and overall, and how those of the {claim.plan.cluster_name} are spread."

@@ -29,14 +29,19 @@ from assay.tools.own_data.advice import find_fitting, this_machine
 RECORD = "audit.json"
 
 
+def selection_for(root: Path, task: str) -> Selection:
+    """Return what is selected, with another task preset."""
+    now = selected(root)
+    return Selection(now.grpo, task, now.seed)
+
+
 def project_for(root: Path, task: str) -> Project:
     """Return the project as it is with another task preset.
 
     Raises:
         ConfigError: There is no such preset, or it is broken.
     """
-    now = selected(root)
-    selection = Selection(now.grpo, task, now.seed)
+    selection = selection_for(root, task)
     values = compose(root, selection).values
     try:
         # Whether these data suit the chosen base is no matter of looking at them, so settings are not checked
@@ -46,8 +51,14 @@ def project_for(root: Path, task: str) -> Project:
         return Project(root, parse_selected(root, selection, values))
 
 
-def run(project: Project, tasks: Path, out: Path) -> Audited:
+def run(project: Project, tasks: Path, out: Path, read_by: str = "its own settings") -> Audited:
     """Audit a tasks file: write audit.json, show it, and return what remains.
+
+    Args:
+        project: Its settings say how to read the file.
+        tasks: The file.
+        out: Folder for audit.json.
+        read_by: The presets that the settings come from.
 
     Raises:
         DataError: The file cannot be used; audit.json is written all the same, unless it cannot even be read.
@@ -57,7 +68,7 @@ def run(project: Project, tasks: Path, out: Path) -> Audited:
     source = load(tasks, schemas, where=str(tasks), fix="name a JSONL file: one JSON object a line, UTF-8")
     audited = audit(task, {tasks.stem: source}, project.params.dataset.audit)
     write_json(out / RECORD, audited.report)
-    _show(audited.report, tasks, schemas)
+    _show(audited.report, tasks, schemas, read_by)
     _show_clusters(project, audited, tasks.stem)
     say(f"every finding: {out / RECORD}")
     refuse_unusable(audited.report, str(tasks))
@@ -124,7 +135,7 @@ def _show_clusters(project: Project, audited: Audited, split: str) -> None:
         )
 
 
-def _show(checked: Audit, tasks: Path, schemas: SchemaFiles) -> None:
+def _show(checked: Audit, tasks: Path, schemas: SchemaFiles, read_by: str) -> None:
     rows = [row for name, kind in checked.kinds.items() for row in _rows(name, kind)]
     if rows:
         say_table(("kind", "count", "action", "records", "line", "id", "detail"), rows)
@@ -137,7 +148,7 @@ def _show(checked: Audit, tasks: Path, schemas: SchemaFiles) -> None:
     counts = {"refused": checked.refused[tasks.stem], "left out": checked.dropped[tasks.stem]}
     told = [f"{checked.usable[tasks.stem]} usable", *(f"{n} {what}" for what, n in counts.items() if n)]
     odd = "" if rows else "; nothing odd"
-    say(f"{tasks}: {counted(checked.n_records, 'records')}: {', '.join(told)}{odd}")
+    say(f"{tasks}: {counted(checked.n_records, 'records')}: {', '.join(told)}{odd} (read by {read_by})")
 
 
 def _rows(name: str, kind: Kind) -> list[tuple[str, ...]]:

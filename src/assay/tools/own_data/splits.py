@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from assay.audit.audit import Audited
 from assay.core.console import say
 from assay.core.counting import counted
@@ -21,11 +23,14 @@ from assay.core.storage.files import read_text, real, remove, sha256_bytes, writ
 from assay.core.storage.json import as_written
 from assay.core.storage.untrusted import inside, listing
 from assay.core.storage.yaml import read_yaml
-from assay.dataset.clusters import united
+from assay.dataset.clusters import sizes_of, united
 from assay.dataset.source import KeptRecord
+from assay.dataset.suite import FEWEST_CLUSTERS, MORE_HELD_OUT
 from assay.dataset.verified import SUMS, UNLISTED, parse_sums, sums_text
 from assay.pipeline.inputs import blocklist_of
 from assay.pipeline.project import Project
+from assay.statistics.bounded_mean import clusters_needed
+from assay.tasks.protocol import Item
 from assay.tools.own_data.advice import SUITES, describe_download, find_fitting, make_preset, this_machine
 
 NAME = re.compile(r"[a-z0-9_]+")
@@ -104,6 +109,8 @@ def write(project: Project, preset: str, audited: Audited, made: Plan) -> None:
     write_text(made.folder / SUMS, sums_text(sums))
     told = ", ".join(f"{name} {len(chosen)}" for name, chosen in splits.items())
     say(f"wrote {made.root}: {told} records, by prompt group")
+    if few := _too_few(project, [member.item for member in splits["heldout"]]):
+        say(few)
     place = f"configs/task/{made.name}.yaml"
     if (project.root / place).exists():
         say(f"{place} is there already and was left as it is")
@@ -113,6 +120,20 @@ def write(project: Project, preset: str, audited: Audited, made: Plan) -> None:
     sizes = {name: len(chosen) for name, chosen in splits.items()}
     for line in _preset_for_here(project.root, made, sizes, scratch=project.params.task.brings_code):
         say(line)
+
+
+def _too_few(project: Project, items: Sequence[Item]) -> str:
+    """Return what a claim on so few held-out clusters cannot show; nothing where they can show what
+    matters."""
+    sizes = np.array(sizes_of(united(items, project.params.dataset.near_duplicates)), np.float64)
+    points = project.params.claim.smallest_effect_points
+    least, enough = (clusters_needed(sizes, gain=gain) for gain in (1.0, points / 100))
+    if len(sizes) >= enough:
+        return ""
+    return (
+        f"heldout has {counted(len(sizes), 'clusters')}: a test needs {max(FEWEST_CLUSTERS, least)} of such"
+        f" sizes, and {enough} to show that each gained {points:g} points; {MORE_HELD_OUT} holds out more"
+    )
 
 
 def _fractions(text: str) -> tuple[float, float, float]:

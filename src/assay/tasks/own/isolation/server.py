@@ -74,7 +74,7 @@ class Server:
         try:
             connection.request("POST", self._path, body, {"Content-Type": "application/json"})
             response = connection.getresponse()
-            read_answers(_lines(response, self._patience), len(calls), self._parts, answers)
+            read_answers(_lines(response), len(calls), self._parts, answers)
         except (Silent, OSError, http.client.HTTPException) as error:
             lost = Failed("lost", f"the server at {self._host}: {type(error).__name__}: {error}")
         finally:
@@ -82,7 +82,7 @@ class Server:
         return [answers.found.get(n, lost) for n in range(len(calls))]
 
 
-def _lines(response: http.client.HTTPResponse, timeout_s: float) -> Iterator[bytes]:
+def _lines(response: http.client.HTTPResponse) -> Iterator[bytes]:
     if response.status != 200:
         raise Silent(f"status {response.status} {response.reason}")
     while line := response.readline(MOST_BYTES):

@@ -111,7 +111,7 @@ def pass_findings(
         if params.train.gradient_checkpointing:
             model.gradient_checkpointing_disable()
     cost = Cost(len(chosen), time.perf_counter() - begun)
-    return [_agreement(logprobs.detach(), batch, exact=_is_float32(params)), _gradients(model, params)], cost
+    return [_agreement(logprobs.detach(), batch, exact=_is_float32(params)), _gradients(model)], cost
 
 
 def _chosen(policy: Policy, rollouts: Sequence[Rollout], params: Params, most_tokens: float) -> list[Rollout]:
@@ -185,7 +185,7 @@ def _is_float32(params: Params) -> bool:
     return not isinstance(base, PretrainedBase) or (base.dtype == "float32" and base.quantization is None)
 
 
-def _gradients(model: Any, params: Params) -> Finding:
+def _gradients(model: Any) -> Finding:
     """Return whether each kind of adapted module gets a gradient; B alone does at first, since it starts at
     0."""
     check = DoctorCheck(
