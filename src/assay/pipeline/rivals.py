@@ -125,7 +125,7 @@ def _few_shot(table: _Table, task: Task, suite: Suite) -> tuple[list[Episode], B
     if isinstance(policy, ServedPolicy):  # nobody knows how much it reads
         dialogue = positions = None
     else:
-        from assay.policy.engine.engine import positions_of
+        from assay.policy.engine.context import positions_of
 
         dialogue, positions = policy.dialogue, positions_of(policy.model.config)
     shown, used = few_shot(
@@ -169,7 +169,7 @@ def _another(play: Play, number: int) -> Play:
 
 
 def _constrained(table: _Table, task: Task, suite: Suite) -> tuple[list[Episode], BaseRival]:
-    from assay.policy.engine.engine import windows_of
+    from assay.policy.engine.context import windows_of
     from assay.policy.engine.grammar import Grammars
 
     policy, written = table.policy, schematic(task)
