@@ -146,8 +146,7 @@ def _added(
     """Return x and, behind a norm where there is one, the product of y."""
     if norm is not None:
         return x + _rms_norm(product(y), norm.shape, norm, eps)
-    x = torch.addmm(x, y, product.weight.t())
-    return x if product.bias is None else x.add_(product.bias)
+    return product.added(x, y)
 
 
 def _attended(

@@ -31,7 +31,7 @@ class Prompts:
         self.of = np.zeros(0, np.int64)  # by slot of a row: the number of its prompt
         self._texts: list[Text] = []
         self._lengths = np.zeros(0, np.int64)
-        self._logits = weights.embedding.new_zeros(0, len(weights.head.weight))  # of what comes next
+        self._logits = weights.embedding.new_zeros(0, weights.head.weight.shape[1])  # of what comes next
 
     def take(
         self,

@@ -24,20 +24,31 @@ ROPES = ("default", "linear", "llama3", "yarn")
 LARGEST = 2**31
 
 
+Parts = tuple[torch.Tensor, torch.Tensor | None]  # a linear layer's weight [out, in] and bias [out]
+
+
 class Unserved(Exception):
     """The model is not one that is known exactly; says what about it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A linear layer: weight [out, in], and a bias [out] or None."""
+    """A linear layer: weight [in, out], which few rows are multiplied with faster than the other way round,
+    and a bias [out] or None."""
 
     weight: torch.Tensor
     bias: torch.Tensor | None
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """Return [n, out] of x, [n, in]."""
-        return torch.nn.functional.linear(x, self.weight, self.bias)
+        if self.bias is None:
+            return torch.mm(x, self.weight)
+        return torch.addmm(self.bias, x, self.weight)
+
+    def added(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """Return x and the product of y, [n, in]."""
+        both = torch.addmm(x, y, self.weight)
+        return both if self.bias is None else both.add_(self.bias)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,38 +175,51 @@ def _norm(module: Any, *, gemma: bool) -> torch.Tensor:
     return weight + 1.0 if gemma else weight
 
 
-def _product(module: Any) -> Product:
+def _parts(module: Any) -> Parts:
     found = plain_product(module)
     if found is None:
         raise Unserved(f"a {type(module).__name__} that is not one product")
     weight, bias = found
-    return Product(weight.detach(), None if bias is None else bias.detach())
+    return weight.detach(), None if bias is None else bias.detach()
+
+
+def _product(module: Any) -> Product:
+    weight, bias = _parts(module)
+    return Product(weight.t().contiguous(), bias)
 
 
 def _layer(layer: Any, shape: tuple[int, int, int], window: int | None, *, gemma: bool) -> Layer:
     heads, kv_heads, dim = shape
-    attention, out, head_norm = layer.self_attn, _product(layer.self_attn.o_proj), None
-    rows: list[list[torch.Tensor | None]] = []
-    for name, n in (("q_proj", heads), ("k_proj", kv_heads), ("v_proj", kv_heads)):
-        part = _product(getattr(attention, name))
-        both = [None if x is None else x.reshape(n, dim, *x.shape[1:]) for x in (part.weight, part.bias)]
-        if name == "q_proj":
-            both = [None if x is None else _by_member(x, kv_heads) for x in both]
-        rows.append([x if x is None or name == "v_proj" else _in_pairs(x) for x in both])
+    attention, head_norm = layer.self_attn, None
+
+    def by_head(name: str, n: int) -> Parts:
+        weight, bias = _parts(getattr(attention, name))
+        return weight.view(n, dim, -1), None if bias is None else bias.view(n, dim)
+
+    weight, bias = by_head("q_proj", heads)
+    queries = _by_member(weight, kv_heads), None if bias is None else _by_member(bias, kv_heads)
+    turned = [
+        (_in_pairs(weight), None if bias is None else _in_pairs(bias))
+        for weight, bias in (queries, by_head("k_proj", kv_heads))
+    ]
     if hasattr(attention, "q_norm"):
         scales = [attention.q_norm.weight.detach()] * heads + [attention.k_norm.weight.detach()] * kv_heads
         head_norm = _in_pairs(torch.stack(scales))
-    inner = [_product(layer.mlp.gate_proj), _product(layer.mlp.up_proj)]
     norms = [layer.input_layernorm, None, layer.post_attention_layernorm, None]
     if gemma:
         norms[1:] = norms[2], layer.pre_feedforward_layernorm, layer.post_feedforward_layernorm
-    columns = _by_member(out.weight.t().reshape(heads, dim, -1), kv_heads)
+    weight, bias = _parts(attention.o_proj)
     return Layer(
         tuple(None if norm is None else _norm(norm, gemma=gemma) for norm in norms),  # type: ignore[arg-type]
-        _joined([[None if x is None else x.flatten(0, 1) for x in both] for both in rows]),
+        _joined(
+            [
+                (weight.flatten(0, 1), None if bias is None else bias.flatten())
+                for weight, bias in (*turned, by_head("v_proj", kv_heads))
+            ]
+        ),
         head_norm,
-        Product(columns.flatten(0, 1).t().contiguous(), out.bias),
-        _joined([[part.weight, part.bias] for part in inner]),
+        Product(_by_member(weight.t().reshape(heads, dim, -1), kv_heads).flatten(0, 1), bias),
+        _joined([_parts(layer.mlp.gate_proj), _parts(layer.mlp.up_proj)]),
         _product(layer.mlp.down_proj),
         window,
     )
@@ -215,11 +239,8 @@ def _in_pairs(x: torch.Tensor) -> torch.Tensor:
     return x.reshape(len(x), 2, -1, *x.shape[2:]).transpose(1, 2).flatten(1, 2)
 
 
-def _joined(parts: Sequence[Sequence[torch.Tensor | None]]) -> Product:
-    """Return one product instead of several of the same input, each a weight and a bias or None."""
-    weights = [weight for weight, _ in parts if weight is not None]
-    biases = [
-        weight.new_zeros(len(weight)) if bias is None else bias
-        for weight, (_, bias) in zip(weights, parts, strict=True)
-    ]
-    return Product(torch.cat(weights), torch.cat(biases) if any(b is not None for _, b in parts) else None)
+def _joined(parts: Sequence[Parts]) -> Product:
+    """Return one product instead of several of the same input."""
+    biases = [weight.new_zeros(len(weight)) if bias is None else bias for weight, bias in parts]
+    there = any(bias is not None for _, bias in parts)
+    return Product(torch.cat([weight.t() for weight, _ in parts], 1), torch.cat(biases) if there else None)
