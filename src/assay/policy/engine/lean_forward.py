@@ -39,9 +39,8 @@ class Stored:
             return
         for index, old in enumerate(self._layers):
             # One at a time, so that no more than one tensor is there twice
-            new = old.new_zeros(2, slots, self._heads, capacity, old.shape[4])
+            new = self._layers[index] = old.new_zeros(2, slots, self._heads, capacity, old.shape[4])
             new[:, : self.slots, :, : self.capacity] = old
-            self._layers[index] = new
         self.slots, self.capacity = slots, capacity
 
     def keep(self, slots: Slots) -> None:
@@ -57,7 +56,7 @@ class Stored:
         for layer in self._layers:
             one, other = (torch.as_tensor(slots, device=layer.device) for slots in (source, target))
             part = layer[:, :, :, :length]
-            part.index_copy_(1, other, part.index_select(1, one))
+            part.index_copy_(1, other, part[:, one])  # index_select is slow on what is not contiguous
 
     def targets(self, first: int, places: torch.Tensor) -> torch.Tensor:
         """Return where keys and values of tokens at places [rows, width] go: [rows, width, 2 heads]."""
@@ -189,15 +188,36 @@ def attend(
         values: The same.
         mask: Added to scores; one that fits [rows, 1, n, used].
     """
-    queries = queries.transpose(1, 2)
-    if weights.cap is None and queries.device.type == "cpu":
-        out, mass = _flash(queries, keys, values, attn_mask=mask, scale=weights.scaling)
-        return out.transpose(1, 2), mass.transpose(1, 2)
-    scores = torch.matmul(queries, keys.mT) * weights.scaling
+    # The kernel takes a row and a head at a time, which is slower where each has a single query
+    plain = weights.cap is None and queries.device.type == "cpu"
+    by = _by_kernel if plain and queries.shape[1] > 1 else _by_products
+    out, mass = by(weights, queries.transpose(1, 2), keys, values, mask)
+    return out.transpose(1, 2), mass.transpose(1, 2)
+
+
+def _by_kernel(
+    weights: Weights,
+    queries: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    mask: torch.Tensor | None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    out, mass = _flash(queries, keys, values, attn_mask=mask, scale=weights.scaling)
+    return out, mass
+
+
+def _by_products(
+    weights: Weights,
+    queries: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    mask: torch.Tensor | None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    scores = torch.matmul(queries * weights.scaling, keys.mT)
     if weights.cap is not None:
         scores = torch.tanh(scores / weights.cap) * weights.cap
     if mask is not None:
-        scores = scores + mask
-    mass = torch.logsumexp(scores, dim=-1)
-    out = torch.matmul((scores - mass[..., None]).exp(), values)
-    return out.transpose(1, 2), mass.transpose(1, 2)
+        scores += mask
+    most = scores.amax(dim=-1, keepdim=True)
+    total = scores.sub_(most).exp_().sum(dim=-1, keepdim=True)
+    return torch.matmul(scores, values).div_(total), total.log_().add_(most).squeeze(-1)

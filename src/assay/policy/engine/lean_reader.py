@@ -63,6 +63,8 @@ class LeanReader:
         if self._prompts is not None and len(source):
             length -= int(self._prompts.lengths(source).min())
             self._prompts.of[target] = self._prompts.of[source]
+            # Rows that have read no more than their prompt have no slot yet
+            self.cache.reserve(int(max(source.max(), target.max())) + 1, 0)
         self.cache.copy(source, target, length)
 
     def read(self, first: int, blocks: Sequence[Sequence[int]], lengths: Slots) -> torch.Tensor:
