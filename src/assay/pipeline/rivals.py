@@ -57,7 +57,7 @@ class _Table:
         seeds = [(play.item.id, play.draw, play.seed) for play in plays]
         kept = KeptEpisodes(self.folder / label, digest([self.key, label, seeds]))
         decoding = decoding_of(self.project)
-        if bound is not None:  # no other engine can be bound
+        if bound is not None:  # not every engine can be bound
             decoding = replace(decoding, backend="cached", cuda_graphs=False)
         with progress(f"{label}: episodes", len(plays)) as advance:
             if isinstance(self.policy, ServedPolicy):

@@ -56,7 +56,7 @@ def converse(
         openings: Token ids, up to where the policy starts to write.
         seeds: One sampling seed a row.
         decoding: How tokens are chosen, and by whom.
-        bounds: What each row may write, none for anything; only the cached engine keeps to them.
+        bounds: What each row may write, none for anything; only our own engine keeps to them.
 
     Raises:
         ConfigError: The backend is not installed, or cannot do what is asked here.
