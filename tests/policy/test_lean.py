@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 from assay.core.decoding import Decoding
 from assay.core.errors import ConfigError
 from assay.policy.backends.select import converse
+from assay.policy.base import tiny
 from assay.policy.engine import engine, lean_forward, lean_prompts
 from assay.policy.engine.choice import Bits
 from assay.policy.engine.context import windows_of
@@ -21,13 +23,16 @@ from assay.policy.engine.lean_reader import LeanReader
 from assay.policy.engine.lean_weights import weights_of
 from assay.policy.model import Policy, evaluating, playing
 from assay.policy.renderer import Dialogue
+from tests.policy.adapted import SHAPE
 from tests.policy.architectures import END, PAD, build, logprobs_of
+from tests.policy.test_by_server import trained
 from tests.policy.test_engine import policy as tiny_policy
 from tests.policy.test_sessions import ALL, OPENINGS, REPLIES, adapted, ids_of, played
+from tests.training import test_training as toy
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning"),
-    pytest.mark.filterwarnings("ignore:Model has `tie_word_embeddings=True`:UserWarning"),
+    pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning"),
 ]
 SERVED = [
     "qwen3",
@@ -139,6 +144,21 @@ def test_an_adapter_is_played_as_it_is_at_the_time(told: list[str]) -> None:
     assert ids_of(first) != ids_of(second) == ids_of(played(model, ALL, CACHED, merged=True))
     with model.disable_adapter():
         assert ids_of(played(model, ALL, LEAN)) == ids_of(played(build("qwen3"), ALL, CACHED))
+    assert told == []
+
+
+def test_a_training_plays_by_the_lean_engine_what_it_plays_by_the_cached_one(
+    tmp_path: Path, told: list[str]
+) -> None:
+    tokenizer = tiny.build_tokenizer(toy.TASK.vocabulary())
+    shape = SHAPE.model_copy(update={"layers": 1, "max_positions": 256})
+    tiny.build_model(shape, tokenizer, 5).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    (cached, one), (lean, other) = trained(tmp_path, "cached"), trained(tmp_path, "lean")
+    rewards = [[row["reward"] for row in history.training_log] for history in (one, other)]
+    assert rewards[0] == rewards[1] and len(rewards[0]) == 2
+    for name, tensor in lean.adapter.items():
+        torch.testing.assert_close(tensor, cached.adapter[name], rtol=0, atol=1e-6)
     assert told == []
 
 

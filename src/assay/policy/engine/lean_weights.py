@@ -165,9 +165,19 @@ def _family(model: Any) -> str:
         if type(part).__module__ != kind.__module__ and type(part) is not torch.nn.Embedding:
             raise Unserved(f"a {type(part).__name__} in it")
     for part in model.modules():
-        if part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part):
+        if part._forward_hooks or part._forward_pre_hooks or _replaced(part, model):
             raise Unserved(f"something around a {type(part).__name__}")
     return family
+
+
+def _replaced(part: Any, model: Any) -> bool:
+    """Return whether a part computes by another forward than its class's.
+
+    What training puts around a whole model's, to score, plays as the class does, and wraps its forward.
+    """
+    forward = vars(part).get("forward")
+    known = part is model and getattr(forward, "__wrapped__", None) is type(model).forward
+    return forward is not None and not known
 
 
 def _norm(module: Any, *, gemma: bool) -> torch.Tensor:
