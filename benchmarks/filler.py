@@ -14,14 +14,14 @@ import gc
 import statistics
 import time
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from benchmarks import stock
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from assay.core.decoding import Decoding
+from assay.core.decoding import Backend, Decoding
 from assay.dataset.suite import Play
 from assay.evaluation.rollout import play
 from assay.policy.base import tiny
@@ -220,11 +220,13 @@ class Bench:
             for draw in range(work.group)
         ]
 
-    def ours(self, batch: int | None = None) -> tuple[list[list[int]], list[list[float]]]:
+    def ours(
+        self, batch: int | None = None, backend: Backend = "cached"
+    ) -> tuple[list[list[int]], list[list[float]]]:
         """Play once; return what followed each opening, and the log-probabilities (0 where a reply
         stands)."""
-        size = batch or self.work.rows
-        played: Any = play(self.policy, self._task, self._plays, self._decoding, batch_size=size)
+        size, decoding = batch or self.work.rows, replace(self._decoding, backend=backend)
+        played: Any = play(self.policy, self._task, self._plays, decoding, batch_size=size)
         return [one.completion_ids for one in played], [one.logprobs for one in played]
 
     def _opened(self) -> list[list[int]]:

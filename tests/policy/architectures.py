@@ -20,6 +20,8 @@ from transformers import (
     MistralForCausalLM,
     Phi3Config,
     Phi3ForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
     Qwen3Config,
     Qwen3ForCausalLM,
 )
@@ -34,6 +36,14 @@ LONGROPE = {
     "partial_rotary_factor": 0.75,
     "short_factor": [1.0, 1.5, 2.0],
     "long_factor": [1.0, 4.0, 30.0],
+}
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 100.0,
+    "factor": 4.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 16,
 }
 
 
@@ -65,8 +75,18 @@ def build(name: str) -> Any:
                 **shape, head_dim=8, use_sliding_window=True, sliding_window=WINDOW, layer_types=kinds
             )
             model = Qwen3ForCausalLM(settings)
-        elif name == "llama":
-            model = LlamaForCausalLM(LlamaConfig(**shape))
+        elif name == "qwen2":
+            model = Qwen2ForCausalLM(Qwen2Config(**shape))
+            for layer in model.model.layers:
+                for product in (layer.self_attn.q_proj, layer.self_attn.k_proj, layer.self_attn.v_proj):
+                    torch.nn.init.normal_(product.bias)  # else all are 0
+        elif name in ("llama", "llama with biases and a scaled rope"):
+            biased = {"attention_bias": True, "mlp_bias": True, "rope_parameters": LLAMA3}
+            model = LlamaForCausalLM(LlamaConfig(**shape, **(biased if name != "llama" else {})))
+            for layer in model.model.layers if name != "llama" else []:
+                for product in layer.modules():
+                    if isinstance(product, torch.nn.Linear):
+                        torch.nn.init.normal_(product.bias)
         elif name == "mistral":
             model = MistralForCausalLM(MistralConfig(**shape, sliding_window=WINDOW))
         elif name == "gemma2":

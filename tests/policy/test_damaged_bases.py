@@ -20,7 +20,8 @@ from assay.core.decoding import Decoding
 from assay.core.errors import PolicyError
 from assay.policy.base import tiny
 from assay.policy.base.model_files import own_code, refuse_unreadable
-from assay.policy.engine.engine import Session, windows_of
+from assay.policy.engine.context import windows_of
+from assay.policy.engine.engine import Session
 from assay.policy.model import evaluating, load, open_tokenizer, playing
 from tests.policy.architectures import logprobs_of
 

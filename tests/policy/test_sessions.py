@@ -16,8 +16,9 @@ from transformers import AutoModelForCausalLM, GPTNeoConfig, RwkvConfig
 from assay.core.decoding import Completion, Decoding
 from assay.core.errors import PolicyError
 from assay.policy.backends.select import StockConversations as Stock
+from assay.policy.engine.context import windows_of
 from assay.policy.engine.cuda_graphs import arena_of
-from assay.policy.engine.engine import Session, windows_of
+from assay.policy.engine.engine import Session
 from assay.policy.engine.kv_cache import reserved_for
 from assay.policy.model import evaluating, playing
 from tests.policy.architectures import ALIKE, END, NAMES, PAD, build, logprobs_of

@@ -13,7 +13,7 @@ from assay.evaluation.phases import Phases, Timed, untimed
 from assay.evaluation.replay import play_baseline
 from assay.evaluation.retries import GivenUp, tried, tried_together
 from assay.evaluation.trajectory import Lost, Prompt, Rollout, Row, open_item, turn_of
-from assay.policy.backends.select import Conversations, converse
+from assay.policy.backends.select import OURS, Conversations, converse
 from assay.policy.engine.choice import Bound
 from assay.policy.model import Policy, playing
 from assay.tasks.protocol import Item, Message, SideBySide, Step, Task, side_by_side
@@ -112,7 +112,7 @@ class _Players:
         waiting, talking = list(enumerate(plays))[::-1], list[tuple[int, Row]]()
         session: Conversations | None = None
         with playing(
-            self._policy.model, add=self._decoding.backend == "cached" and not self._decoding.cuda_graphs
+            self._policy.model, add=self._decoding.backend in OURS and not self._decoding.cuda_graphs
         ):
             while waiting or talking:
                 # A few at a time are not worth a reading of their own; whoever plays on meanwhile would wait

@@ -57,7 +57,7 @@ class _Table:
         seeds = [(play.item.id, play.draw, play.seed) for play in plays]
         kept = KeptEpisodes(self.folder / label, digest([self.key, label, seeds]))
         decoding = decoding_of(self.project)
-        if bound is not None:  # no other engine can be bound
+        if bound is not None:  # not every engine can be bound
             decoding = replace(decoding, backend="cached", cuda_graphs=False)
         with progress(f"{label}: episodes", len(plays)) as advance:
             if isinstance(self.policy, ServedPolicy):
@@ -125,7 +125,7 @@ def _few_shot(table: _Table, task: Task, suite: Suite) -> tuple[list[Episode], B
     if isinstance(policy, ServedPolicy):  # nobody knows how much it reads
         dialogue = positions = None
     else:
-        from assay.policy.engine.engine import positions_of
+        from assay.policy.engine.context import positions_of
 
         dialogue, positions = policy.dialogue, positions_of(policy.model.config)
     shown, used = few_shot(
@@ -169,7 +169,7 @@ def _another(play: Play, number: int) -> Play:
 
 
 def _constrained(table: _Table, task: Task, suite: Suite) -> tuple[list[Episode], BaseRival]:
-    from assay.policy.engine.engine import windows_of
+    from assay.policy.engine.context import windows_of
     from assay.policy.engine.grammar import Grammars
 
     policy, written = table.policy, schematic(task)

@@ -16,6 +16,9 @@ from assay.core.seeds import derive_seed
 from assay.policy.engine.choice import Bound
 from assay.policy.model import Policy
 
+# Played by `engine.Session`.
+OURS = ("cached", "lean")
+
 
 class Conversations(Protocol):
     """Conversations under way, each a row; rows keep their order."""
@@ -53,7 +56,7 @@ def converse(
         openings: Token ids, up to where the policy starts to write.
         seeds: One sampling seed a row.
         decoding: How tokens are chosen, and by whom.
-        bounds: What each row may write, none for anything; only the cached engine keeps to them.
+        bounds: What each row may write, none for anything; only our own engine keeps to them.
 
     Raises:
         ConfigError: The backend is not installed, or cannot do what is asked here.
@@ -69,7 +72,7 @@ def converse(
             where=setting("generation.cuda_graphs"),
             fix="set generation.cuda_graphs: false",
         )
-    assert decoding.backend == "cached" or not any(bounds), "no other engine keeps to bounds"
+    assert decoding.backend in OURS or not any(bounds), "no other engine keeps to bounds"
     if decoding.backend == "transformers":
         return StockConversations(policy.model, openings, seeds, decoding, **ends)
     if decoding.backend == "vllm_server":

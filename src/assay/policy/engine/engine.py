@@ -9,14 +9,17 @@ from typing import Any
 import numpy as np
 import torch
 
+from assay.core.console import complain
 from assay.core.decoding import Completion, Decoding
 from assay.core.errors import PolicyError
 from assay.core.seeds import keyed_uniform
 from assay.policy.engine.choice import Bound, choose, masked
+from assay.policy.engine.context import turned_alike, windows_of
 from assay.policy.engine.cuda_graphs import arena_of, static_steps
 from assay.policy.engine.kv_cache import KeyValues, Slots, bias
-
-FULL, SLIDING = "full_attention", "sliding_attention"
+from assay.policy.engine.lean_reader import LeanReader
+from assay.policy.engine.lean_weights import Unserved
+from assay.policy.engine.openings import read_once
 
 
 class Reader:
@@ -73,9 +76,20 @@ class Reader:
         sent = torch.as_tensor(np.stack([ids, places, positions]), device=self.device)
         return self._forward(first, sent[0], sent[1], sent[2], longest)
 
-    def steps(self, rows: int, lengths: np.ndarray[Any, Any]) -> Callable[[torch.Tensor], torch.Tensor]:
-        """Return what takes one chosen token for each of the first rows and gives the logits behind it, again
-        and again."""
+    def open(self, begun: int, openings: Sequence[Sequence[int]]) -> tuple[Slots, torch.Tensor]:
+        """Read openings behind the slots in use; return the slot of each and, by slot, the next-token
+        logits."""
+        return read_once(self, begun, openings)
+
+    def move(self, source: Slots, target: Slots, length: int) -> None:
+        """Copy rows of at most `length` tokens to other slots; all is read before anything is written."""
+        self.cache.copy(source, target, length)
+
+    def steps(
+        self, rows: int, lengths: np.ndarray[Any, Any], most: int
+    ) -> Callable[[torch.Tensor], torch.Tensor]:
+        """Return what takes one chosen token for each of the first rows and gives the logits behind it, at
+        most so many times."""
         # A fixed shape may be filled up with rows that have ended, and those are turned with the others.
         longest = int((lengths[:rows] if self._arena is None else lengths).max())
         if self._arena is not None:
@@ -131,56 +145,21 @@ class Reader:
         return logits
 
 
-def windows_of(config: Any, *, recurrent: bool = False) -> dict[str, int | None]:
-    """Return the kinds of attention layers of a model, with how far those of a sliding window look back.
-
-    Args:
-        config: Of the model; GPT-Neo's own list of kinds, whose windows count from the longest row, is read
-            and refused.
-        recurrent: Whether transformers says that the model has a state.
-
-    Raises:
-        PolicyError: There are layers of a kind whose state is more than keys and values by place.
-    """
-    config = config.get_text_config(decoder=True)
-    window = getattr(config, "sliding_window", None)
-    named = getattr(config, "layer_types", None) or getattr(config, "attention_layers", None)
-    kinds = set(named or [FULL if window is None else SLIDING]) | ({"recurrent"} if recurrent else set())
-    if kinds - {FULL, SLIDING}:
-        raise PolicyError(
-            "a model of layers with full attention or a sliding window",
-            found=", ".join(sorted(kinds - {FULL, SLIDING})),
-            where=f"{config.model_type}, kinds of layers",
-            fix="set generation.backend: transformers",
-        )
-    if SLIDING in kinds and (type(window) is not int or window < 1):
-        raise PolicyError(
-            "a window of at least one token",
-            found=repr(window)[:80],
-            where=f"{config.model_type}, sliding_window",
-            fix="put the model's own config.json back",
-        )
-    return {kind: window if kind == SLIDING else None for kind in sorted(kinds)}
+_told: set[str] = set()
 
 
-def turned_alike(config: Any) -> int | None:
-    """Return how many tokens LongRoPE (of Phi) turns by the same angles; None for models without it.
-
-    As soon as one row is longer, transformers turns all rows by others: keys kept from before are then not
-    what one pass over the whole conversation has, in play or in learning.
-    """
-    rope = getattr(config.get_text_config(decoder=True), "rope_parameters", None) or {}
-    return int(rope["original_max_position_embeddings"]) if rope.get("rope_type") == "longrope" else None
-
-
-def positions_of(config: Any) -> int | None:
-    """Return how many tokens a conversation may have, None where the model does not say."""
-    limit = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
-    return turned_alike(config) or (limit if isinstance(limit, int) and limit > 0 else None)
+def reader_of(model: Any, pad_id: int, decoding: Decoding) -> Reader | LeanReader:
+    """Return who reads for a decoding: where `lean` cannot serve a model, `cached`, which is said once."""
+    if decoding.backend == "lean":
+        try:
+            return LeanReader(model, pad_id)
+        except Unserved as why:
+            if str(why) not in _told:
+                complain(f"generation.backend: lean does not serve {why}; plays as cached does")
+            _told.add(str(why))
+    return Reader(model, pad_id, static=decoding.cuda_graphs)
 
 
-# Tokens in one forward pass that reads openings: bounds the memory of its activations and masks.
-READ_AT_ONCE = 16_384
 # Of the rows that are fed, how many must have ended before the others are brought together without them.
 ENDED_SHARE = 0.25
 # Tokens between two looks at what a GPU has chosen. A look waits for it; what a row writes behind its end is
@@ -220,7 +199,7 @@ class Session:
         pad_id: int,
         bounds: Sequence[Bound | None] = (),
     ) -> None:
-        self._reader = Reader(model, pad_id, static=decoding.cuda_graphs)
+        self._reader = reader_of(model, pad_id, decoding)
         self._decoding, self._ends = decoding, np.asarray(end_ids, np.int64)
         self._device = self._reader.device
         self._slots = np.zeros(0, np.int64)  # by row
@@ -242,39 +221,16 @@ class Session:
         if not openings:
             return
         assert self._logits is not None or not len(self._slots), "what is there was not told what comes next"
-        unique: dict[tuple[int, ...], int] = {}
-        which = np.asarray([unique.setdefault(tuple(ids), len(unique)) for ids in openings], np.int64)
-        n, begun = len(which), len(self._slots)
-        # Each different opening is read in the slot of its first copy, all of them in neighbouring slots,
-        # longest first so that little is padded.
-        order = sorted(range(len(unique)), key=lambda k: -len(list(unique)[k]))
-        texts, rank = [list(unique)[k] for k in order], np.argsort(order)
-        longest = len(texts[0]) if texts else 0
-        self._reader.cache.reserve(begun + n, longest)
-        read: list[torch.Tensor] = []
-        start = 0
-        while start < len(texts):
-            stop = start + max(1, READ_AT_ONCE // len(texts[start]))
-            part = texts[start:stop]
-            read.append(self._reader.read(begun + start, part, np.zeros(len(part), np.int64)))
-            start = stop
-        place, slots, source = len(texts), np.zeros(n, np.int64), np.zeros(n, np.int64)
-        taken: set[int] = set()
-        for row, kind in enumerate(rank[which].tolist()):
-            slots[row], source[row] = (place, kind) if kind in taken else (kind, kind)
-            place += kind in taken
-            taken.add(kind)
-        copies = slots != source
-        self._reader.cache.copy(begun + source[copies], begun + slots[copies], longest)
+        begun = len(self._slots)
+        slots, logits = self._reader.open(begun, openings)
         by_slot = np.argsort(slots)
-        self._slots = np.concatenate([self._slots, begun + slots])
+        self._slots = np.concatenate([self._slots, slots])
         self._seeds = np.concatenate([self._seeds, np.asarray(seeds, np.uint64)[by_slot]])
-        new = np.asarray(bounds if bounds else [None] * n, object)
+        new = np.asarray(bounds if bounds else [None] * len(openings), object)
         self._bounds = np.concatenate([self._bounds, new[by_slot]])
         self._lengths = np.concatenate(
             [self._lengths, np.asarray([len(ids) for ids in openings], np.int64)[by_slot]]
         )
-        logits = torch.cat(read)[torch.as_tensor(source[by_slot], device=self._device)]
         self._logits = logits if self._logits is None or not begun else torch.cat([self._logits, logits])
 
     def keep(self, rows: Sequence[int]) -> None:
@@ -283,7 +239,7 @@ class Session:
         slots = self._slots[kept]
         holes = np.setdiff1d(np.arange(len(kept)), slots)
         movers = slots[slots >= len(kept)]
-        self._reader.cache.copy(movers, holes, int(self._lengths[movers].max(initial=0)))
+        self._reader.move(movers, holes, int(self._lengths[movers].max(initial=0)))
         for known in (self._lengths, self._seeds, self._bounds):
             known[holes] = known[movers]
         if self._logits is not None:
@@ -315,7 +271,7 @@ class Session:
         pending: list[tuple[torch.Tensor, torch.Tensor]] = []
         logits, self._logits = self._logits, None
         assert logits is not None, "nothing was told since the last completion"
-        steps = self._reader.steps(fed, self._lengths)
+        steps = self._reader.steps(fed, self._lengths, limit - 1)
         noise = self._noise(fed, 0)
         for step in range(1, limit + 1):
             if bounded:
@@ -341,7 +297,7 @@ class Session:
                     order = self._gather(still, step)
                     rows[:fed] = rows[:fed][order]
                     chosen, fed = chosen[torch.as_tensor(order[:going], device=self._device)], going
-                    steps = self._reader.steps(fed, self._lengths + step - 1)
+                    steps = self._reader.steps(fed, self._lengths + step - 1, limit - step)
                     noise = self._noise(fed, step)
             logits = steps(chosen)
         self._slots = np.argsort(rows)
@@ -359,7 +315,7 @@ class Session:
         ended, movers = np.flatnonzero(~still[:going]), going + np.flatnonzero(still[going:])
         order[ended], order[movers] = movers, ended
         both = np.concatenate([ended, movers])
-        self._reader.cache.copy(order[both], both, int(self._lengths[both].max(initial=0)) + written)
+        self._reader.move(order[both], both, int(self._lengths[both].max(initial=0)) + written)
         for known in (self._lengths, self._seeds, self._bounds):
             known[both] = known[order[both]]
         return order

@@ -69,6 +69,16 @@ class _Summed(torch.nn.Module):
         return out if bias is None else out + bias
 
 
+def plain_product(layer: Any) -> tuple[torch.Tensor, torch.Tensor | None] | None:
+    """Return weight and bias of a layer that is one product as it is now; None for any other."""
+    if type(layer) is _Summed:
+        return layer.weight, layer._given[3]
+    # With its adapter merged or switched off, peft's layer is its base (both together: merged no longer).
+    if hasattr(layer, "lora_A") and hasattr(layer, "get_delta_weight"):
+        layer = layer.get_base_layer() if layer.merged != layer.disable_adapters else layer
+    return (layer.weight, layer.bias) if type(layer) is torch.nn.Linear else None
+
+
 @contextmanager
 def summed(model: Any, *, add: bool = True) -> Iterator[None]:
     """Compute meanwhile with the sums of float32 weights and their LoRA adapters, where these are small.

@@ -95,7 +95,8 @@ class KeyValues(Cache):
         for pair in self._stored.values():
             for stored in pair:
                 one, other = (torch.as_tensor(slots, device=stored.device) for slots in (source, target))
-                stored[:, :, :length].index_copy_(0, other, stored[:, :, :length].index_select(0, one))
+                part = stored[:, :, :length]
+                part.index_copy_(0, other, part[one])  # index_select is slow on what is not contiguous
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         """Return the places that the forward pass under way may look at."""

@@ -41,7 +41,7 @@ from assay.pipeline.policies import tokenizer_of
 from assay.pipeline.project import Project
 from assay.policy.base import tiny
 from assay.policy.base.pretrained import locate
-from assay.policy.engine.engine import positions_of
+from assay.policy.engine.context import positions_of
 from assay.policy.model import Policy
 from assay.policy.renderer import Dialogue
 from assay.stages.base import teach

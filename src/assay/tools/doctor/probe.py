@@ -21,7 +21,7 @@ from assay.dataset.suite import Play
 from assay.evaluation.rollout import Lost, Rollout, attempt
 from assay.evaluation.trajectory import open_item
 from assay.policy.backends.select import converse
-from assay.policy.engine.engine import positions_of
+from assay.policy.engine.context import positions_of
 from assay.policy.model import Policy, evaluating
 from assay.tasks.protocol import Item, Task
 from assay.tools.doctor.findings import TooSlow

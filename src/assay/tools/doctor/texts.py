@@ -17,7 +17,7 @@ from assay.core.records import Episode
 from assay.dataset.suite import Play
 from assay.evaluation.retries import GivenUp, tried
 from assay.evaluation.trajectory import open_item
-from assay.policy.engine.engine import positions_of
+from assay.policy.engine.context import positions_of
 from assay.policy.model import Policy
 from assay.policy.renderer import Message, unthought
 from assay.tasks.protocol import Task

@@ -85,7 +85,7 @@ def count_tokens(project: Project, tasks: Path, audited: Audited, base: str) -> 
         DataError: Prompts are too long for the task's limit or the base.
     """
     from assay.dataset.suite import choose
-    from assay.policy.engine.engine import positions_of
+    from assay.policy.engine.context import positions_of
     from assay.tools.doctor.preflight import read_ahead, refuse_long_prompts
 
     task = task_with(project, blocklist_of(project))

@@ -21,7 +21,8 @@ from trl.trainer.utils import add_fused_lm_head
 
 from assay.core.config.settings import Params
 from assay.policy.engine.choice import choose
-from assay.policy.engine.engine import READ_AT_ONCE, Reader
+from assay.policy.engine.engine import Reader
+from assay.policy.engine.openings import READ_AT_ONCE
 from assay.policy.model import Policy, playing
 from assay.training.adapter import attach_adapter, trainable
 from assay.training.kl import TILE
@@ -192,7 +193,7 @@ class Rehearsal:
 
     def written(self, reader: Reader, rows: int, length: int, n: int) -> None:
         """Let each row write so many tokens, behind so many."""
-        step = reader.steps(rows, np.full(rows, length, np.int64))
+        step = reader.steps(rows, np.full(rows, length, np.int64), n)
         chosen = torch.zeros(rows, dtype=torch.long, device=self._device)
         for _ in range(n):
             chosen = self.chosen(step(chosen))
