@@ -66,13 +66,13 @@ def test_a_preset_can_set_something_otherwise_for_one_task_alone(project: Path) 
         return compose(project, Selection(grpo, task, 0)).values["train"]["steps"]
 
     both = "configs/both/tiny-structured.yaml"
-    assert steps("tiny", "structured") == 600 != steps("tiny", "collider")
+    assert steps("tiny", "structured") == 700 != steps("tiny", "collider")
     assert steps("tiny_smoke", "structured") == steps("tiny_smoke", "collider") == 6
     chosen = Selection("tiny", "structured", 0)
     assert place_of(project, "train.steps", chosen).startswith(f"{both}, line")
     assert place_of(project, "train.beta", chosen).startswith("configs/grpo/tiny.yaml, line")
     use(project, grpo=None, task="structured", seed=None)
-    change(project, "  steps: 600\n", "  steps: 601\n")
+    change(project, "  steps: 700\n", "  steps: 701\n")
     assert f"set train.steps in {both}" in refusal(project).fix
     shutil.rmtree(project / "configs/both")
     assert steps("tiny", "structured") == steps("tiny", "collider")

@@ -143,7 +143,7 @@ def test_a_value_of_an_experiment_is_placed_on_its_command_line(
 def test_a_folder_with_nothing_but_params_yaml_has_its_settings_there(root: Path) -> None:
     shutil.rmtree(root / "configs")
     text = (root / "params.yaml").read_text()
-    (root / "params.yaml").write_text(text.replace("  steps: 600\n", "  steps: many\n"))
+    (root / "params.yaml").write_text(text.replace("  steps: 700\n", "  steps: many\n"))
     assert place_of(root, "train.steps") == "params.yaml, train.steps"
     with pytest.raises(ConfigError) as caught:
         Project.open(root)
