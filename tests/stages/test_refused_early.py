@@ -221,7 +221,7 @@ def test_the_command_for_the_base_refuses_what_train_would_refuse_and_names_the_
 
 
 def test_openings_of_the_records_make_a_small_suite_too_small(tmp_path: Path) -> None:
-    project = made(tmp_path, {"evaluation.items": 16})
+    project = made(tmp_path, {"evaluation.items": 20})
     fingerprint.run(project)
     suite = heldout_suite(project)
     levels = [level_finding(project).level]
