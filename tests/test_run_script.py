@@ -5,6 +5,7 @@ A fake Python on PATH plays the interpreter, venv and pip: nothing is installed 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -40,7 +41,8 @@ case "$1 $2" in
     *"config list"*) echo "${{PIP_SETTINGS:-}}"; exit ;;
     *install*) [ -f "$(dirname "$0")/../pyvenv.cfg" ] || : >"$FAKE_LOG.global" ;;
     esac
-    sleep "${{PIP_SECONDS:-0}}"
+    patience=1500
+    while [ -e "$FAKE_LOG.held" ] && [ $((patience -= 1)) -gt 0 ]; do sleep 0.02; done
     case "$*" in *--report*) echo '{{"install": []}}' >.venv/.hashes/report.json ;; esac
     [ ! -e "$FAKE_LOG.offline" ] || {{ cat "$FAKE_LOG.offline" >&2; exit 1; }}
     ;;
@@ -94,6 +96,16 @@ class Download:
         """Let pip fail, or work again."""
         marker = Path(self.environment["FAKE_LOG"] + ".offline")
         marker.write_text(said) if yes else marker.unlink()
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Let pip install nothing while this lasts, 30 s at most."""
+        marker = Path(self.environment["FAKE_LOG"] + ".held")
+        marker.touch()
+        try:
+            yield
+        finally:
+            marker.unlink()
 
     @property
     def polluted(self) -> bool:
@@ -205,20 +217,22 @@ def test_a_set_up_that_failed_starts_afresh(download: Download) -> None:
 
 def test_a_killed_set_up_starts_afresh(download: Download) -> None:
     log = Path(download.environment["FAKE_LOG"])
-    process = download.start("true", PIP_SECONDS="2")
-    deadline = time.monotonic() + 30
-    while not (log.exists() and "-m pip" in log.read_text()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    (set_up,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    process.kill()
-    os.kill(int(set_up), signal.SIGKILL)
-    # The fake pip outlives both and holds the lock: the next call waits for it, then starts afresh.
-    (download.root / ".venv" / "half").touch()
-    done = download.run("true")
+    with download.held():
+        process = download.start("true")
+        deadline = time.monotonic() + 30
+        while not (log.exists() and "-m pip" in log.read_text()):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        (set_up,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        process.kill()
+        os.kill(int(set_up), signal.SIGKILL)
+        # The fake pip outlives both and holds the lock: the next call waits for it, then starts afresh.
+        (download.root / ".venv" / "half").touch()
+        second = download.start("true")
+        assert second.stderr is not None and "waiting for it" in second.stderr.readline()
     process.communicate()
-    assert done.returncode == 0
-    assert "waiting for it" in done.stderr
+    second.communicate(timeout=60)
+    assert second.returncode == 0
     assert not (download.root / ".venv" / "half").exists()
 
 
@@ -294,8 +308,12 @@ def test_an_environment_that_was_moved_is_made_anew(download: Download, tmp_path
 
 
 def test_two_calls_at_once_set_up_once(download: Download) -> None:
-    calls = [download.start("true", PIP_SECONDS="0.5") for _ in range(2)]
-    errors = [process.communicate(timeout=60)[1] for process in calls]
+    with download.held():
+        calls = [download.start("true") for _ in range(2)]
+        first_words = [process.stderr.readline() for process in calls if process.stderr is not None]
+    errors = [
+        said + process.communicate(timeout=60)[1] for said, process in zip(first_words, calls, strict=True)
+    ]
     assert [process.returncode for process in calls] == [0, 0]
     assert installs(download.calls()) == 1
     assert sum("waiting for it" in error for error in errors) == 1

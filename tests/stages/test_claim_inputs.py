@@ -284,7 +284,8 @@ def test_another_policy_may_not_play_the_base_a_second_time(project: Project) ->
 def test_random_rewards_taught_the_tiny_policy_little(project: Project) -> None:
     claim = read_record(project.results("claim.json"), Claim, fix="")
     assert claim.random_reward is not None
-    assert claim.random_reward.size == "less than matters" and claim.random_reward.trained_is_ahead
+    assert claim.random_reward.size in ("equivalent", "less than matters")
+    assert claim.random_reward.trained_is_ahead
 
 
 @pytest.mark.parametrize(
