@@ -48,7 +48,7 @@ def dialogue() -> Dialogue:
 
 
 def test_the_committed_files_are_what_the_generator_writes() -> None:
-    for name, text in orders.files(("release", 8)).items():
+    for name, text in orders.files(("release", 10)).items():
         assert (DATA / name).read_text(encoding="utf-8") == text, name
 
 

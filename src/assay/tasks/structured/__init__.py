@@ -10,7 +10,7 @@ from assay.tasks.structured.reading.blocklist import parse_blocklist
 from assay.tasks.structured.task import Structured
 
 __all__ = ["Structured", "build", "parse_blocklist", "shipped_data"]
-RELEASE = ("release", 8)
+RELEASE = ("release", 10)
 
 
 def build(
