@@ -132,11 +132,11 @@ def test_a_value_of_an_experiment_is_placed_on_its_command_line(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = (root / "params.yaml").read_text()
-    (root / "params.yaml").write_text(text.replace("learning_rate: 0.001", "learning_rate: 5.0"))
-    assert place_of(root, "train.learning_rate").startswith("configs/grpo/tiny.yaml")
+    (root / "params.yaml").write_text(text.replace("group_size: 8", "group_size: 4"))
+    assert place_of(root, "train.group_size").startswith("configs/grpo/tiny.yaml")
     monkeypatch.setenv(composition.IN_EXPERIMENT, "abc")
-    assert place_of(root, "train.learning_rate") == "-S train.learning_rate=… of this experiment"
-    assert place_of(root, "train.beta").startswith("configs/grpo/tiny.yaml")
+    assert place_of(root, "train.group_size") == "-S train.group_size=… of this experiment"
+    assert place_of(root, "train.epsilon_low").startswith("configs/grpo/tiny.yaml")
     assert place_of(root, "train.steps").startswith("configs/both/tiny-structured.yaml")
 
 
