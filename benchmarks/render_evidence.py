@@ -2,8 +2,9 @@
 results/render_evidence.json.
 
 The project is made in a temporary folder: the collider's own data and fingerprint, two scripted players in
-the place of the policy before and after (500 items, nine draws sampled and one greedy, each arm), and the
-committed training's rows ten times over. Each run is a process of its own, import of Python included, and all
+the place of the policy before and after (500 items, nine draws sampled and one greedy, each arm; the one
+before nine draws more, base against base), and the committed training's rows ten times over. Secondary suites
+and the base's rivals are left out. Each run is a process of its own, import of Python included, and all
 have to write the same bytes. Usage: PYTHONPATH=src python benchmarks/render_evidence.py
 """
 
@@ -32,7 +33,9 @@ from assay.core.storage.json import read_record, read_records, write_json, write
 from assay.evaluation.replay import play_baseline
 from assay.evidence.claim.what_was_run import BaseFacts
 from assay.pipeline.inputs import heldout_suite, task_of
+from assay.pipeline.note_openings import note_opening, opened_records
 from assay.pipeline.project import Project
+from assay.pipeline.rival_files import BaseRivals
 from assay.stages import fingerprint
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -47,9 +50,15 @@ def make_project(root: Path) -> Project:
     for name in ("configs", "data/collider", "dvc.yaml", "dvc.lock"):
         source, target = ROOT / name, root / name
         shutil.copytree(source, target) if source.is_dir() else shutil.copy(source, target)
-    for line, value in (("items", ITEMS), ("draws", DRAWS)):
-        _set(root / "configs", "evaluation", line, value)
-    _set(root / "configs", "claim", "controls", "[aa]")  # two arms of so many episodes, and no third
+    grpo, none = "grpo/tiny.yaml", "{few_shot: 0, best_of_n: 0, constrained: false}"
+    for name, section, line, value in (
+        (grpo, "evaluation", "items", ITEMS),
+        (grpo, "evaluation", "draws", DRAWS),
+        (grpo, "evaluation", "rivals", none),
+        (grpo, "claim", "controls", "[aa]"),
+        ("task/collider.yaml", "dataset", "secondary", "[]"),
+    ):
+        _set(root / "configs" / name, section, line, value)
     composed = compose(root, Selection("tiny", "collider", 0))
     write_text(root / "params.yaml", composed.text)
     project = Project.open(root)
@@ -57,9 +66,8 @@ def make_project(root: Path) -> Project:
     return project
 
 
-def _set(configs: Path, section: str, name: str, value: object) -> None:
-    """Change one setting of a section in the preset."""
-    path = configs / "grpo" / "tiny.yaml"
+def _set(path: Path, section: str, name: str, value: object) -> None:
+    """Change one setting of a section in a preset."""
     lines, inside = path.read_text().split("\n"), False
     for k, line in enumerate(lines):
         inside = line.startswith(f"{section}:") or (inside and line.startswith(" "))
@@ -69,18 +77,26 @@ def _set(configs: Path, section: str, name: str, value: object) -> None:
 
 
 def play(project: Project) -> int:
-    """Write the episodes of both arms; return how many they are."""
-    task, played = task_of(project), 0
-    for arm, player in (("pre_eval", BEFORE), ("post_eval", AFTER)):
-        for label, suite in (
-            (arm, heldout_suite(project)),
-            (f"{arm}_greedy", heldout_suite(project, draws=1)),
-        ):
-            episodes = play_baseline(task, task.baselines()[player], suite.plays(), player)
-            told = [each.model_copy(update={"policy": _digest(player)}) for each in episodes]
-            write_jsonl(project.results(f"{label}.jsonl"), told)
-            played += len(episodes)
+    """Write the episodes of all arms, and what was opened; return how many episodes they are."""
+    task, suite, played = task_of(project), heldout_suite(project), 0
+    greedy = heldout_suite(project, draws=1)
+    for label, player, asked in (
+        ("pre_eval", BEFORE, suite),
+        ("pre_eval_greedy", BEFORE, greedy),
+        ("post_eval", AFTER, suite),
+        ("post_eval_greedy", AFTER, greedy),
+        ("base_again", BEFORE, heldout_suite(project, again=True)),
+    ):
+        episodes = play_baseline(task, task.baselines()[player], asked.plays(), player)
+        told = [each.model_copy(update={"policy": _digest(player)}) for each in episodes]
+        write_jsonl(project.results(f"{label}.jsonl"), told)
+        played += len(episodes)
+    base, trained = _digest(BEFORE), _digest(AFTER)
+    note_opening(project, "pre_eval", suite, base, base=base)
+    note_opening(project, "post_eval", suite, trained, base=base)
+    write_json(project.results("openings.json"), opened_records(project, suite, trained, base, secondary={}))
     write_json(project.results("control.json"), ControlFacts(asked=False))
+    write_json(project.results("rivals.json"), BaseRivals(rivals={}))
     return played
 
 
