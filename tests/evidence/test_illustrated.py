@@ -17,6 +17,7 @@ from assay.evidence.figures.illustrated_figures import mark_rows, panels_shown, 
 from assay.evidence.page.stepping import HEIGHT, moments
 from assay.evidence.tables.trajectories import Stepped
 from assay.stages.render_evidence.illustrations import illustrations, stepped
+from assay.stages.render_evidence.remembered import Remembered
 from assay.tasks.collider import Collider, ColliderSettings, generate
 from assay.tasks.protocol import Task
 
@@ -56,8 +57,8 @@ def test_an_episode_played_again_ends_in_the_state_that_was_judged(
 def test_shares_of_marks_are_those_of_the_flags_and_budgets_add_up(
     task: Task, suite: Suite, arms: Arms
 ) -> None:
-    shows = illustrations(task, suite, arms)
-    assert shows is not None
+    shows = illustrations(task, suite, arms, cast(Task, Remembered(task)))
+    assert shows is not None and shows == illustrations(task, suite, arms, task)
     rows = {row.name: row for row in mark_rows(arms, shows, 1)}
     for k, arm in enumerate(arms):
         found = (rows["right claim, proven"].before, rows["right claim, proven"].after)[k]
@@ -84,6 +85,26 @@ def test_pairs_to_step_through_are_the_first_by_rule(task: Task, suite: Suite, a
         assert order[each.pair.before.item_id] == min(fitting)
 
 
+def test_what_is_said_again_in_the_same_world_is_played_once(task: Task, suite: Suite, arms: Arms) -> None:
+    made = list[str]()
+
+    class Counted(Bare):
+        def __init__(self, task: Task) -> None:
+            super().__init__(task)
+            self.step = lambda state, said: made.append(said) or task.step(state, said)  # type: ignore[func-returns-value]
+
+    counted = cast(Task, Remembered(cast(Task, Counted(task))))
+    for _ in range(2):
+        assert illustrations(task, suite, arms, counted) == illustrations(task, suite, arms, task)
+    played = [
+        (e.item_id, *(t.completion for t in e.turns[: k + 1]))
+        for arm in arms
+        for e in arm
+        for k in range(len(e.turns))
+    ]
+    assert len(made) == len(set(played))
+
+
 class Bare:
     """The same task without the offer."""
 
@@ -95,7 +116,7 @@ def test_a_task_without_the_offer_has_pairs_without_pictures_and_no_figures(
     task: Task, suite: Suite, arms: Arms
 ) -> None:
     bare = cast(Task, Bare(task))
-    assert illustrations(bare, suite, arms) is None
+    assert illustrations(bare, suite, arms, bare) is None
     shown = stepped(bare, suite, arms)
     assert [each.pictures for each in shown] == [None, None]
     assert "something to find" not in shown[0].pair.reason
@@ -127,7 +148,7 @@ def test_figures_say_what_they_show_with_n_and_equal_data_give_equal_bytes(
     task: Task, suite: Suite, arms: Arms
 ) -> None:
     def drawn() -> list[Any]:
-        shows = illustrations(task, suite, arms)
+        shows = illustrations(task, suite, arms, task)
         assert shows is not None
         truths = {item.id: task.truth(item) for item in suite.items}
         return of_what_was_done(shows, stepped(task, suite, arms), arms, truths, 1)
@@ -141,7 +162,7 @@ def test_figures_say_what_they_show_with_n_and_equal_data_give_equal_bytes(
 
 
 def test_a_pair_without_pictures_is_no_figure(task: Task, suite: Suite, arms: Arms) -> None:
-    shows = illustrations(task, suite, arms)
-    assert shows is not None
+    shows = illustrations(task, suite, arms, cast(Task, Remembered(task)))
+    assert shows is not None and shows == illustrations(task, suite, arms, task)
     bare = [Stepped(replace(each.pair)) for each in stepped(task, suite, arms)]
     assert [each.name for each in of_what_was_done(shows, bare, arms, {}, 1)] == ["answers", "budgets"]

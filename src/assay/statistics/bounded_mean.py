@@ -39,8 +39,9 @@ def _weighted(
     # The mean under each weighting with a worst and with a best cluster beside those seen, both [weightings].
     both = np.stack([sums.totals, sums.sizes], axis=1)
     low, high = [], []
+    memory = np.empty((min(_CHUNK, weightings), len(both) + 1))  # to take it anew costs as much as the draws
     for start in range(0, weightings, _CHUNK):
-        weights = rng.standard_exponential((min(_CHUNK, weightings - start), len(both) + 1))
+        weights = rng.standard_exponential(out=memory[: weightings - start])
         seen, unseen = weights[:, :-1] @ both, weights[:, -1] * largest
         low.append((seen[:, 0] - unseen) / (seen[:, 1] + unseen))
         high.append((seen[:, 0] + unseen) / (seen[:, 1] + unseen))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
@@ -99,7 +100,7 @@ def rows_of_scores(scores: pd.DataFrame, suite_digest: str, steps: int) -> list[
 
 def _measures(part: pd.DataFrame, suite_digest: str) -> dict[str, Interval]:
     columns = {
-        name: [None if pd.isna(value) else float(value) for value in part[name]]
+        name: [None if math.isnan(value) else value for value in part[name].astype(float).tolist()]
         for name in part.columns
         if name not in LABELS
     }

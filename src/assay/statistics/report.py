@@ -3,7 +3,8 @@ room."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence, Set
 from typing import Literal
 
 import numpy as np
@@ -12,7 +13,7 @@ from pydantic import Field
 from assay.core.records import Episode, Interval, Record, Split
 from assay.core.seeds import rng as labelled_rng
 from assay.dataset.suite import Suite
-from assay.evaluation.clusters import Array, cluster_sums
+from assay.evaluation.clusters import Array, ClusterSums, cluster_sums
 from assay.evaluation.measures import check_complete, is_rate, measure_names, reader_of
 from assay.statistics.intervals import (
     median_interval,
@@ -60,7 +61,10 @@ class Reports(Record):
 
 
 def measure_columns(
-    columns: Mapping[str, Sequence[float | None]], clusters: Sequence[str], rng: np.random.Generator
+    columns: Mapping[str, Sequence[float | None]],
+    clusters: Sequence[str],
+    rng: np.random.Generator,
+    known: Mapping[str, ClusterSums | None] | None = None,
 ) -> dict[str, Interval]:
     """Return every measure with its interval, and the median of the reward.
 
@@ -68,11 +72,12 @@ def measure_columns(
         columns: Measure → its value in every episode, None where it is not defined; [episodes].
         clusters: Of every episode.
         rng: Of the bootstrap.
+        known: The sums of each measure by cluster, where they are at hand.
     """
     counts: dict[int, Array] = {}
     found: dict[str, Interval] = {}
     for name, values in columns.items():
-        sums = cluster_sums(values, clusters)
+        sums = cluster_sums(values, clusters) if known is None else known[name]
         if sums is None:
             found[name] = missing()
         elif is_rate(name):
@@ -87,6 +92,14 @@ def measure_columns(
                 [value for value in values if value is not None], clusters
             )
     return found
+
+
+def _of(sums: ClusterSums | None, homes: Set[str]) -> ClusterSums | None:
+    """Return the sums of some clusters, None where the measure is defined in none of them."""
+    kept = [] if sums is None else [k for k, name in enumerate(sums.names) if name in homes]
+    if sums is None or not kept:
+        return None
+    return ClusterSums(tuple(sums.names[k] for k in kept), sums.totals[kept], sums.sizes[kept])
 
 
 def summarise(
@@ -114,18 +127,26 @@ def summarise(
     clusters = [episode.cluster for episode in ordered]
     names = [name for name in measure_names(ordered) if only is None or name in only]
     columns = {name: list(map(reader_of(name), ordered)) for name in names}
+    whole, sizes = (
+        {name: cluster_sums(column, clusters) for name, column in columns.items()},
+        Counter(clusters),
+    )
     strata: dict[str, dict[str, Stratum]] = {}
     for label in sorted({label for episode in ordered for label in episode.strata}):
         strata[label] = {}
         for value in sorted({episode.strata[label] for episode in ordered if label in episode.strata}):
             part = [row for row, episode in enumerate(ordered) if episode.strata.get(label) == value]
             homes = [clusters[row] for row in part]
+            nested = all(sizes[home] == n for home, n in Counter(homes).items())
             strata[label][value] = Stratum(
                 n_episodes=len(part),
                 n_items=len({ordered[row].item_id for row in part}),
                 n_clusters=len(set(homes)),
                 measures=measure_columns(
-                    {name: [column[row] for row in part] for name, column in columns.items()}, homes, rng
+                    {name: [column[row] for row in part] for name, column in columns.items()},
+                    homes,
+                    rng,
+                    {name: _of(sums, set(homes)) for name, sums in whole.items()} if nested else None,
                 ),
             )
     return Report(
@@ -137,7 +158,7 @@ def summarise(
         n_episodes=len(ordered),
         n_items=len({episode.item_id for episode in ordered}),
         n_clusters=len(set(clusters)),
-        measures=measure_columns(columns, clusters, rng),
+        measures=measure_columns(columns, clusters, rng, whole),
         strata=strata,
     )
 

@@ -98,7 +98,7 @@ def compare_measure(
     n = len(sums.names)
     error = round(sums.standard_error, 10) if n > 1 else None
     span = _span(before, after, measure, reward_range)
-    p, difference = _difference(sums, span, rng, largest)
+    p, difference = difference_within(sums, span, rng, largest)
     needed = _needed(sums, span, largest)
     return Comparison(
         **(nothing | {"p": p}),
@@ -157,7 +157,7 @@ def deltas(
         else:
             sums = paired(before, after, name)
             span = _span(before, after, name, reward_range)
-            found[name] = _difference(sums, span, labelled_rng(seed, "delta", name), largest)[1]
+            found[name] = difference_within(sums, span, labelled_rng(seed, "delta", name), largest)[1]
     return found
 
 
@@ -188,8 +188,8 @@ def _span(
     return high - low if inside and low < high else None
 
 
-def _difference(
-    sums: ClusterSums | None, span: float | None, rng: np.random.Generator, largest: float
+def difference_within(
+    sums: ClusterSums | None, span: float | None, rng: np.random.Generator, largest: float = 0.0
 ) -> tuple[float | None, Interval]:
     """Return p and the mean difference; without p and interval where there are fewer clusters than needed.
 

@@ -16,8 +16,9 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, ScalarForm
 
 from assay.core.counting import counted
 from assay.core.records import Episode
-from assay.evaluation.clusters import cluster_sums
-from assay.evidence.claim.differences import deltas
+from assay.core.seeds import rng
+from assay.evaluation.clusters import cluster_sums, paired_cluster_differences
+from assay.evidence.claim.differences import difference_within
 from assay.evidence.figures.drawing import AFTER, BEFORE, GREY, INK, bare_figure, new_figure, styled
 from assay.evidence.figures.forest_rows import ROW
 from assay.evidence.figures.paired_rows import PairedRow, draw_rows
@@ -45,12 +46,11 @@ def share_rows(
     arms: Arms, values: tuple[Sequence[float | None], Sequence[float | None]], name: str, seed: int
 ) -> PairedRow:
     """Return the mean of a share in [0, 1] in both arms, over episodes that have one, and the difference."""
-    kept = [
-        [e.model_copy(update={"reward": v}) for e, v in zip(arm, own, strict=True) if v is not None]
-        for arm, own in zip(arms, values, strict=True)
-    ]
-    means = [rate_interval(cluster_sums([e.reward for e in arm], [e.cluster for e in arm])) for arm in kept]
-    gap = deltas(kept[0], kept[1], ["mean_reward"], seed, reward_range=(0.0, 1.0))["mean_reward"]
+    pairs = [list(zip(arm, own, strict=True)) for arm, own in zip(arms, values, strict=True)]
+    means = [rate_interval(cluster_sums([v for _, v in own], [e.cluster for e, _ in own])) for own in pairs]
+    told = {id(episode): value for own in pairs for episode, value in own}
+    sums = paired_cluster_differences(*arms, lambda episode: told[id(episode)])
+    gap = difference_within(sums, 1.0, rng(seed, "delta", "mean_reward"))[1]
     return PairedRow(name, means[0], means[1], gap)
 
 

@@ -8,7 +8,7 @@ import io
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pandas as pd
 
@@ -21,8 +21,10 @@ from assay.evaluation.replay import graded_again
 from assay.pipeline.inputs import heldout_suite, secondary_suites, task_of
 from assay.pipeline.project import Project
 from assay.pipeline.rival_files import rival_of, suite_for
+from assay.stages.render_evidence.remembered import Remembered
 from assay.statistics.checkpoint_rows import LABELS, rows_of_scores
 from assay.statistics.report import Decoding, Report, report_on
+from assay.tasks.protocol import Task
 
 FIX = "./run dvc repro train"
 LARGEST = 1e100  # beyond it sums of squares overflow, and no log of a training has such a number
@@ -79,12 +81,12 @@ CONTROL, AGAIN = "control_eval", "base_again"
 STAGES = {"pre_eval": "pre_eval", "post_eval": "post_eval", AGAIN: "post_eval", CONTROL: "control"}
 
 
-def suite_of(project: Project, name: str) -> Suite:
+def suite_of(project: Project, name: str, heldout: Suite | None = None) -> Suite:
     """Return the suite that an arm plays: a secondary one, or of the held-out one all draws, one that is
-    greedy, or draws of its own for the base's second time and for rivals."""
+    greedy, or draws of its own for the base's second time and for rivals; `heldout` where it is at hand."""
     if other := name.partition("/")[2]:
         return secondary_suites(project)[other]
-    heldout = heldout_suite(project)
+    heldout = heldout or heldout_suite(project)
     if (rival := rival_of(name)) is not None:
         return suite_for(heldout, rival)
     if name == AGAIN:
@@ -108,7 +110,8 @@ class ArmReader:
 
     def __init__(self, project: Project, known: dict[tuple[str, ...], Any] | None = None) -> None:
         self.project, self.task, self.suite = project, task_of(project), heldout_suite(project)
-        self._known, self._suites = known, dict[str, Suite]()
+        self.replayed = cast(Task, Remembered(self.task))
+        self._known, self._suites, self._arms = known, dict[str, Suite](), dict[str, Arm]()
 
     def once(self, make: Callable[[], T], what: str, suite: Suite, *files: str) -> T:
         """Return what follows from a suite, its task and some files, looked up if it is known already."""
@@ -128,18 +131,20 @@ class ArmReader:
             RecordError: The file is missing or damaged, or its episodes are not of one policy.
             EvidenceError: The episodes are not a whole suite.
         """
-        suite = self._suite(name)
-        return self.once(partial(self._read, name, suite), "arm", suite, f"{name}.jsonl")
+        if name not in self._arms:
+            suite = self._suite(name)
+            self._arms[name] = self.once(partial(self._read, name, suite), "arm", suite, f"{name}.jsonl")
+        return self._arms[name]
 
     def misgraded(self, name: str) -> list[str]:
         """Return what the episodes of an arm say of themselves that the task does not."""
         suite = self._suite(name)
-        make = partial(graded_again, self.task, suite, self.arm(name)[1], name)
+        make = partial(graded_again, self.replayed, suite, self.arm(name)[1], name)
         return self.once(make, "graded again", suite, f"{name}.jsonl")
 
     def _suite(self, name: str) -> Suite:
         if name not in self._suites:
-            self._suites[name] = suite_of(self.project, name)
+            self._suites[name] = suite_of(self.project, name, self.suite)
         return self._suites[name]
 
     def _read(self, name: str, suite: Suite) -> Arm:

@@ -50,13 +50,15 @@ from assay.tasks.rivals import GREEDY
 class ClaimMade:
     """A claim, and what it was made of.
 
-    `arms` are those that were played, by the name of their file, `scripted` the scripted players; `blockers`
-    is why no claim may be made, a text or (kind, what was found), and `misgraded` what grading again found,
-    which is among them. Of what was trained elsewhere there is no log, and there are no checkpoints.
+    `arms` are those that were played, by the name of their file, `scripted` the scripted players; `replayed`
+    is the task with what they played; `blockers` is why no claim may be made, a text or (kind, what was
+    found), and `misgraded` what grading again found, which is among them. Of what was trained elsewhere there
+    is no log, and there are no checkpoints.
     """
 
     claim: Claim
     task: Task
+    replayed: Task
     trained: Training
     arms: dict[str, Arm]
     scripted: dict[str, Arm]
@@ -187,6 +189,7 @@ def claim_at(project: Project, known: dict[tuple[str, ...], Any] | None = None) 
     return ClaimMade(
         claim=claim,
         task=reader.task,
+        replayed=reader.replayed,
         trained=trained,
         arms=arms,
         scripted=scripted,

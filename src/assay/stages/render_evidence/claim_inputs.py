@@ -16,6 +16,7 @@ from assay.core.storage.json import read_record, read_records
 from assay.dataset.audit_records import Contamination, judged
 from assay.dataset.external import ExternalFacts, NamedFound, Training
 from assay.dataset.served import ServedArm, ServedArms
+from assay.dataset.suite import Suite
 from assay.evidence.claim.claim import UNREAD, Claim
 from assay.evidence.claim.openings import Openings, opening_obstacles, opening_warnings, openings_of
 from assay.evidence.claim.plan import ClaimPlan, plan_of
@@ -150,7 +151,7 @@ def claim_inputs(reader: ArmReader, plan: ClaimPlan, trained: Training, arms: Ar
     if again[0].policy_digest != before.policy_digest:
         text = "another policy than the base played the base's second time"
         blockers.append((text, text))
-    opened, bars, warned = _opened(project, plan, trained)
+    opened, bars, warned = _opened(project, reader.suite, plan, trained)
     blockers, notes = [*blockers, *bars], [*notes, *warned]
     facts = read_record(project.results("control.json"), ControlFacts, fix=f"./run dvc repro {CONTROL_STAGE}")
     arm, bars, warned = _random_arm(reader, facts, trained)
@@ -236,14 +237,14 @@ def _other_alarms(project: Project, trained: TrainFacts) -> list[tuple[str, str]
 
 
 def _opened(
-    project: Project, plan: ClaimPlan, trained: Training
+    project: Project, suite: Suite, plan: ClaimPlan, trained: Training
 ) -> tuple[Openings, list[tuple[str, str]], list[str]]:
     """Return what was known of the held-out records when they were opened, why it bars the claim, and what
     weakens it."""
     path, fix = project.results("openings.json"), "./run dvc repro -f post_eval"
     found = read_record(path, OpenedRecords, fix=fix)
     opened = openings_of(found, sha256_bytes(read_bytes(path, fix=fix)))
-    records = key_of(heldout_suite(project).contents)
+    records = key_of(suite.contents)
     seed = trained.seed if isinstance(trained, TrainFacts) else project.params.seed
     bars = opening_obstacles(found, plan, policy=trained.policy_digest, records=records, seed=seed)
     return opened, bars, opening_warnings(opened, found)

@@ -14,12 +14,15 @@ from assay.tasks.protocol import Task, illustrated
 Arms = tuple[Sequence[Episode], Sequence[Episode]]
 
 
-def illustrations(task: Task, suite: Suite, arms: Arms) -> Illustrations | None:
-    """Return marks and spending of every episode, in the order of the arms; None of a task without."""
+def illustrations(task: Task, suite: Suite, arms: Arms, replayed: Task) -> Illustrations | None:
+    """Return marks and spending of every episode, in the order of the arms; None of a task without.
+
+    `replayed` is the task as one that may have played them before.
+    """
     if (offer := illustrated(task)) is None:
         return None
     plays = {(play.item.id, play.draw): play for play in suite.plays()}
-    states = [[states_of(task, plays[e.item_id, e.draw], e) for e in arm] for arm in arms]
+    states = [[states_of(replayed, plays[e.item_id, e.draw], e) for e in arm] for arm in arms]
     marks = [[offer.mark(each) for each in own] for own in states]
     spent = [[offer.spent(each) for each in own] for own in states]
     return Illustrations(offer.plane, offer.marks, (marks[0], marks[1]), (spent[0], spent[1]))

@@ -123,7 +123,7 @@ def _write_pages(
     if claim.verdict != "NOT EVALUABLE":  # what was found ill may not be played to its end
         suite, arms = heldout_suite(project), (before[1], after[1])
         shown = stepped(task, suite, arms)
-        if (shows := illustrations(task, suite, arms)) is not None:
+        if (shows := illustrations(task, suite, arms, made.replayed)) is not None:
             truths = {item.id: task.truth(item) for item in suite.items}
             seed = derive_seed("what was done", claim.plan.suite_digest)
             comparison += of_what_was_done(shows, shown, arms, truths, seed)

@@ -30,7 +30,7 @@ def _play_scripted(reader: ArmReader, suite: Suite) -> dict[str, Arm]:
     task, retries = reader.task, reader.project.params.health.retries
     found = {}
     for name, player in sorted(players_of(task, items_of(reader.project, "train")).items()):
-        episodes = play_baseline(task, player, suite.plays(), name, retries=retries)
+        episodes = play_baseline(reader.replayed, player, suite.plays(), name, retries=retries)
         found[name] = (report_on(episodes, suite, f"scripted:{name}", "sampled"), episodes)
     return found
 
