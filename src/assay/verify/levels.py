@@ -7,18 +7,19 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from assay.verify import code, folders, ledger, locked, rivals, stated, suites
 from assay.verify.checks import Check, Level, LookResult, looked, plain, unlooked
 from assay.verify.content import served, training, weights
 from assay.verify.content.regraded import regraded
-from assay.verify.content.rendered import rendered_again, tables_again
+from assay.verify.content.rendered import rendered_again_lazily, tables_again
 from assay.verify.unpacked import Unpacked
 
 Look = Callable[[Unpacked], LookResult]
 LEVELS: tuple[Level, ...] = ("V1", "V2", "V3")
+RIGHT = ("V2", "passed")  # of a file of episodes that was graded again
 CONSISTENT: tuple[tuple[str, Look], ...] = (
     ("dvc.lock", locked.lock_holds),
     ("pipeline", locked.lock_whole),
@@ -66,7 +67,7 @@ def all_levels(
         root: The unpacked package; only read.
         work: An empty folder for what is computed again.
         other_code: Whether another version of the code may check, and agreement to 9 digits will do.
-        processes: 2: pages are drawn in a process beside.
+        processes: 2: what draws nothing is looked at in a process beside.
         task_code: The checker's own copy of the folder of a task that was brought along: it is run, in place
             of the package's word. None: nobody's code is.
     """
@@ -84,21 +85,32 @@ def all_levels(
         return
     with _beside(processes) as start:
         differs = first[0].outcome == "not checked"
-        drawn = start(
-            rendered_again,
-            root,
-            package.names,
-            work / "pages",
-            nearly=other_code,
-            other_code=differs,
-            task_code=task_code,
+        beside = start(
+            looked_beside, root, package.names, work / "tables", nearly=other_code, task_code=task_code
         )
-        yield from map(shown, tables_again(package, work / "tables", nearly=other_code))
-        second = list(map(shown, regraded(package, nearly=other_code)))
-        third = [shown(each) for each in consistent(package)]
-        yield from map(shown, _waited(drawn))
-        yield from second
-        yield from third
+
+        def graded() -> frozenset[str]:
+            return frozenset(each.name for each in _waited(beside) if (each.level, each.outcome) == RIGHT)
+
+        pages = rendered_again_lazily(
+            package, work / "pages", nearly=other_code, other_code=differs, graded=graded
+        )
+        rendered, others = list(map(shown, pages)), list(map(shown, _waited(beside)))
+        yield from (each for each in others if each.level == "V1")
+        yield from rendered
+        yield from (each for each in others if each.level != "V1")
+
+
+def looked_beside(
+    root: Path, names: frozenset[str], work: Path, *, nearly: bool, task_code: Path | None
+) -> list[Check]:
+    """Return the checks that draw nothing: the tables of V1, then V2 and V3; arguments as of `all_levels`."""
+    package = Unpacked(root, names, task_code)
+    return [
+        *tables_again(package, work, nearly=nearly),
+        *regraded(package, nearly=nearly),
+        *consistent(package),
+    ]
 
 
 def settings(package: Unpacked, *, other_code: bool) -> Iterator[Check]:
@@ -143,12 +155,12 @@ def consistent(package: Unpacked) -> Iterator[Check]:
         yield looked("V3", name, partial(look, package))
 
 
-def _waited(drawn: Callable[[], list[Check]]) -> list[Check]:
+def _waited(beside: Callable[[], list[Check]]) -> list[Check]:
     try:
-        return drawn()
+        return beside()
     except (OSError, RuntimeError) as error:  # the process beside was killed, or could not be started
         return [
-            unlooked("V1", "pages", f"the process that draws ended: {error}").model_copy(
+            unlooked("V2", "grading", f"the process beside ended: {error}").model_copy(
                 update={"outcome": "failed"}
             )
         ]
@@ -159,7 +171,7 @@ def _beside(processes: int) -> Iterator[Callable[..., Callable[[], list[Check]]]
     """Give a function that starts a call in a process beside this one, if there may be one, and returns how
     to wait for it."""
     if processes < 2:
-        yield lambda function, *given, **named: partial(function, *given, **named)
+        yield lambda function, *given, **named: cache(partial(function, *given, **named))
         return
     # A fork has everything imported already; elsewhere it is not safe.
     context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")

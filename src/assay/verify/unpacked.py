@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from assay.core.config.settings import PretrainedBase, ScratchBase
 from assay.core.errors import AssayError, RecordError
@@ -35,6 +35,7 @@ from assay.pipeline.rival_files import BaseRival, BaseRivals, file_of
 from assay.policy.base.bpe import words_of
 from assay.policy.base.words import Words
 from assay.stages.render_evidence.arms import AGAIN, CONTROL, suite_of
+from assay.stages.render_evidence.remembered import Remembered
 from assay.statistics.report import Report, Reports
 from assay.tasks.own.recorded import Recorded, ToldLine
 from assay.tasks.protocol import Task, learner
@@ -117,6 +118,11 @@ class Unpacked:
         return task
 
     @cached_property
+    def replayed(self) -> Task:
+        """The task as one that plays everything once."""
+        return cast(Task, Remembered(self.task))
+
+    @cached_property
     def heldout(self) -> Suite:
         """The held-out suite."""
         return heldout_suite(self.project)
@@ -129,7 +135,7 @@ class Unpacked:
     def suite_of(self, arm: str) -> Suite:
         """Return the suite that an arm was to play."""
         if arm not in self._suites:
-            self._suites[arm] = suite_of(self.project, arm)
+            self._suites[arm] = suite_of(self.project, arm, self.heldout)
         return self._suites[arm]
 
     def item_ids(self, split: str) -> frozenset[str]:

@@ -3,6 +3,8 @@ GPU."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Set
+
 from assay.core.evidence_files import folder_of
 from assay.pipeline.project import Project
 
@@ -15,8 +17,12 @@ READS = (
 WRITES = (folder_of("report"), README)
 
 
-def run(project: Project) -> None:
+def run(project: Project, graded: Callable[[], Set[str]] | None = None) -> None:
     """Write claim, tables, figures and report.
+
+    Args:
+        project: The run.
+        graded: As of `ArmReader`.
 
     Raises:
         AssayError: A file is missing, damaged or not what it should be; a claim that says NOT EVALUABLE is
@@ -25,4 +31,4 @@ def run(project: Project) -> None:
     # Figures are slow to import, and every command asks this folder whether there is a claim.
     from assay.stages.render_evidence.render import render_evidence
 
-    render_evidence(project)
+    render_evidence(project, graded)

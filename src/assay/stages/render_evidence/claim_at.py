@@ -5,6 +5,7 @@ The stage shows it, and whoever checks evidence makes it again by the same funct
 
 from __future__ import annotations
 
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,17 +111,23 @@ class ClaimMade:
         return numbers
 
 
-def claim_at(project: Project, known: dict[tuple[str, ...], Any] | None = None) -> ClaimMade:
+def claim_at(
+    project: Project,
+    known: dict[tuple[str, ...], Any] | None = None,
+    *,
+    graded: Callable[[], Set[str]] | None = None,
+) -> ClaimMade:
     """Return the claim that the files of a project support; nothing is written.
 
     Args:
         project: With data, measurements and training; a claim that lies there is not read.
         known: Of `ArmReader`: what runs that share files have in common.
+        graded: Of `ArmReader` too.
 
     Raises:
         AssayError: A file is missing, damaged or not what it should be.
     """
-    reader = ArmReader(project, known)
+    reader = ArmReader(project, known, graded)
     before, after = reader.arm("pre_eval"), reader.arm("post_eval")
     greedy = reader.arm("pre_eval_greedy"), reader.arm("post_eval_greedy")
     plan = read_record(project.results("claim_plan.json"), ClaimPlan, fix="./run dvc repro fingerprint")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 
 import pandas as pd
 
@@ -45,15 +45,19 @@ from assay.stages.render_evidence.reader_pages import EPISODES, SOURCES, write_p
 from assay.statistics.timing import timing_summary
 
 
-def render_evidence(project: Project) -> None:
+def render_evidence(project: Project, graded: Callable[[], Set[str]] | None = None) -> None:
     """Write everything a reader sees, from the files the earlier stages wrote.
+
+    Args:
+        project: The run.
+        graded: As of `ArmReader`.
 
     Raises:
         AssayError: A file is missing, damaged or not what it should be; a claim that says NOT EVALUABLE is
             written first.
     """
     try:
-        _render(project)
+        _render(project, graded)
     except (DataError, EvidenceError, RecordError, TaskError) as error:
         refuse(project, error)
         raise
@@ -66,8 +70,8 @@ def render_evidence(project: Project) -> None:
         raise unusable from error
 
 
-def _render(project: Project) -> None:
-    made = claim_at(project)
+def _render(project: Project, graded: Callable[[], Set[str]] | None) -> None:
+    made = claim_at(project, graded=graded)
     claim, task = made.claim, made.task
     before, after = made.arms["pre_eval"], made.arms["post_eval"]
     greedy = made.arms["pre_eval_greedy"], made.arms["post_eval_greedy"]

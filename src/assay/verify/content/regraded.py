@@ -64,7 +64,7 @@ def _graded(package: Unpacked, parts: Sequence[tuple[Suite, list[Episode], str]]
     turns = sum(len(episode.turns) for _, episodes, _ in parts for episode in episodes)
     said = f"{counted(turns, 'completions')} of {counted(n, 'episodes')} graded again"
     how = "each with the parts, flags and success that are stored"
-    task, settings, word = package.task, package.project.params.task, False
+    task, settings, word = package.replayed, package.project.params.task, False
     if isinstance(settings, OwnTask) and package.task_code is None:
         rule = settings.success
         word = rule.compare not in OF_TEXT

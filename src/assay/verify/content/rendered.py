@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import replace
 from pathlib import Path
 
@@ -132,9 +132,15 @@ def rendered_again(
 
 
 def rendered_again_lazily(
-    package: Unpacked, work: Path, *, nearly: bool = False, other_code: bool = False
+    package: Unpacked,
+    work: Path,
+    *,
+    nearly: bool = False,
+    other_code: bool = False,
+    graded: Callable[[], Set[str]] | None = None,
 ) -> Iterator[Check]:
-    """Yield the checks of `rendered_again` one at a time, for who may have seen enough."""
+    """Yield the checks of `rendered_again` one at a time, for who may have seen enough; `graded` as of
+    `ArmReader`."""
     root = package.root
 
     def judged(seen: LookResult) -> LookResult:
@@ -152,7 +158,7 @@ def rendered_again_lazily(
         return compare(root, work, written_names(work, fingerprint.WRITES), nearly=nearly, said=said)
 
     def claim() -> LookResult:
-        render_evidence.run(_copied(package, work, render_evidence.WRITES))
+        render_evidence.run(_copied(package, work, render_evidence.WRITES), graded)
         stored = among(package.names, render_evidence.WRITES)  # a table more than follows is found too
         names = {name for name in _rendered_names(work) | stored if name.endswith(NUMBERS)}
         return compare(
