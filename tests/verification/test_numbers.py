@@ -10,9 +10,11 @@ import matplotlib as mpl
 import pytest
 
 from assay.core.evidence_files import place_of
+from assay.stages.render_evidence import arms
 from assay.verify.checks import Check
 from assay.verify.compared import NEARLY, compare, difference
 from assay.verify.content.rendered import rendered_again, tables_again
+from assay.verify.levels import all_levels
 from assay.verify.unpacked import Unpacked
 
 RESULTS = "evidence/results"
@@ -46,6 +48,32 @@ def test_an_edited_claim_page_and_figure_are_found_each_by_its_check(unpacked: P
     assert "claim.json, sentence: 'A great success over" in found["claim"].found
     assert "report.html, line" in found["pages"].found
     assert "more.svg is no figure of this evidence" in found["figures"].found
+
+
+def test_what_is_graded_beside_says_what_one_process_says_and_bars_the_claim(
+    unpacked: Path, tmp_path: Path
+) -> None:
+    edited(unpacked, place_of("post_eval.jsonl"), '"success":false', '"success":true')
+    alone = again(unpacked, tmp_path / "alone")
+    found = {n: list(all_levels(unpacked, tmp_path / f"{n}", processes=n)) for n in (1, 2)}
+    assert found[1] == found[2]
+    outcomes = {(each.level, each.name): each.outcome for each in found[2]}
+    assert (outcomes["V2", "post_eval.jsonl"], outcomes["V2", "pre_eval.jsonl"]) == ("failed", "passed")
+    assert alone["claim"].outcome == "failed" and alone["claim"] in found[2]
+
+
+def test_what_is_right_when_it_is_graded_beside_is_not_played_again_for_the_claim(
+    unpacked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> list[str]:
+        raise AssertionError("graded twice")
+
+    monkeypatch.setattr(arms, "graded_again", refused)
+    found = {each.name: each.outcome for each in all_levels(unpacked, tmp_path, processes=2)}
+    assert found["claim"] == "passed"
+    edited(unpacked, place_of("post_eval.jsonl"), '"success":false', '"success":true')
+    found = {each.name: each.outcome for each in all_levels(unpacked, tmp_path, processes=2)}
+    assert found["claim"] == "failed"
 
 
 def test_evidence_that_cannot_be_rendered_fails_and_leaves_the_package_as_it_was(

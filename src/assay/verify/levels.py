@@ -14,7 +14,7 @@ from assay.verify import code, folders, ledger, locked, rivals, stated, suites
 from assay.verify.checks import Check, Level, LookResult, looked, plain, unlooked
 from assay.verify.content import served, training, weights
 from assay.verify.content.regraded import regraded
-from assay.verify.content.rendered import rendered_again_lazily, tables_again
+from assay.verify.content.rendered import files_again, pages_again, tables_again
 from assay.verify.unpacked import Unpacked
 
 Look = Callable[[Unpacked], LookResult]
@@ -86,28 +86,36 @@ def all_levels(
     with _beside(processes) as start:
         differs = first[0].outcome == "not checked"
         beside = start(
-            looked_beside, root, package.names, work / "tables", nearly=other_code, task_code=task_code
+            looked_beside,
+            root,
+            package.names,
+            work / "tables",
+            nearly=other_code,
+            other_code=differs,
+            task_code=task_code,
         )
 
         def graded() -> frozenset[str]:
             return frozenset(each.name for each in _waited(beside) if (each.level, each.outcome) == RIGHT)
 
-        pages = rendered_again_lazily(
-            package, work / "pages", nearly=other_code, other_code=differs, graded=graded
-        )
+        pages = pages_again(package, work / "pages", nearly=other_code, other_code=differs, graded=graded)
         rendered, others = list(map(shown, pages)), list(map(shown, _waited(beside)))
-        yield from (each for each in others if each.level == "V1")
-        yield from rendered
+        numbers = [each for each in others if each.level == "V1"]
+        yield from (*numbers[:-1], *rendered, *numbers[-1:])  # the documents come last
         yield from (each for each in others if each.level != "V1")
 
 
 def looked_beside(
-    root: Path, names: frozenset[str], work: Path, *, nearly: bool, task_code: Path | None
+    root: Path, names: frozenset[str], work: Path, *, nearly: bool, other_code: bool, task_code: Path | None
 ) -> list[Check]:
-    """Return the checks that draw nothing: the tables of V1, then V2 and V3; arguments as of `all_levels`."""
+    """Return the checks that draw nothing: of V1 tables, data and documents, then V2 and V3; arguments as of
+    `rendered_again`."""
     package = Unpacked(root, names, task_code)
+    data, documents = files_again(package, work, nearly=nearly, other_code=other_code)
     return [
         *tables_again(package, work, nearly=nearly),
+        data(),
+        documents(),
         *regraded(package, nearly=nearly),
         *consistent(package),
     ]

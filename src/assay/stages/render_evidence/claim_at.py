@@ -154,8 +154,7 @@ def claim_at(
     beyond = secondary_arms(reader)
     arms |= {name: arm for both in beyond.values() for name, arm in both.items()}
     blockers += other_players(beyond, trained)
-    misgraded = [said for name in arms for said in reader.misgraded(name)]
-    blockers += misgraded
+    suites = played_suites(reader, plan, beyond)
     details = details_of(
         before[1],
         after[1],
@@ -163,6 +162,8 @@ def claim_at(
         seed=derive_seed("details", plan.suite_digest),
         largest=plan.largest_cluster or 0,
     )
+    misgraded = [said for name in arms for said in reader.misgraded(name)]
+    blockers += misgraded
     claim = compare(
         before[1],
         after[1],
@@ -183,7 +184,7 @@ def claim_at(
         planned_points=beside.planned.smallest_detectable_points,
         level=level_of(beside.opened, plan),
         opened=beside.opened,
-        secondary_suites=played_suites(reader, plan, beyond),
+        secondary_suites=suites,
         notes=[
             *beside.notes,
             *rival_notes(reader.task, plan, facts),

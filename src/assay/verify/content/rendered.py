@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import matplotlib as mpl
@@ -132,30 +133,59 @@ def rendered_again(
 
 
 def rendered_again_lazily(
-    package: Unpacked,
-    work: Path,
-    *,
-    nearly: bool = False,
-    other_code: bool = False,
-    graded: Callable[[], Set[str]] | None = None,
+    package: Unpacked, work: Path, *, nearly: bool = False, other_code: bool = False
 ) -> Iterator[Check]:
-    """Yield the checks of `rendered_again` one at a time, for who may have seen enough; `graded` as of
-    `ArmReader`."""
-    root = package.root
+    """Yield the checks of `rendered_again` one at a time, for who may have seen enough."""
+    data, documents = files_again(package, work, nearly=nearly, other_code=other_code)
+    yield data()
+    yield from pages_again(package, work, nearly=nearly, other_code=other_code)
+    yield documents()
 
-    def judged(seen: LookResult) -> LookResult:
-        if other_code and seen.wrong:
-            return LookResult(
-                f"worded otherwise by the code here, so nobody can tell by them: {seen.wrong[0]}",
-                unchecked=True,
-            )
-        return seen
+
+def files_again(
+    package: Unpacked, work: Path, *, nearly: bool, other_code: bool
+) -> tuple[Callable[[], Check], Callable[[], Check]]:
+    """Return how to make again, and compare, what the first stage wrote, and the package's own documents;
+    arguments as of `rendered_again`."""
+    root = package.root
 
     def data() -> LookResult:
         fingerprint.run(_copied(package, work, fingerprint.WRITES))
         shutil.rmtree(work / ".scratch", ignore_errors=True)
         said = "fingerprint, audit, contamination and plan of the claim from the data"
         return compare(root, work, written_names(work, fingerprint.WRITES), nearly=nearly, said=said)
+
+    def documents() -> LookResult:
+        merged = holds_adapter(package.project)
+        parity = read_record(root / PARITY, Parity, fix=FIX) if merged else None
+        members = members_of(_copied(package, work, ()), parity)
+        expected = {*members, SUMS}
+        wrong = [f"{name} is missing" for name in sorted(expected - package.names)]
+        wrong += [f"{name} has no place in a package" for name in sorted(package.names - expected)]
+        made = {name: content for name, content in members.items() if isinstance(content, bytes)}
+        for name, content in made.items():
+            write_bytes(work / name, content)
+        said = (
+            f"{', '.join(sorted(made))} written again; every other of the {len(expected)} files is one of the"
+            " run's"
+        )
+        seen = compare(root, work, made, nearly=nearly, said=said)
+        return LookResult("", wrong) if wrong else _judged(seen, other_code)
+
+    return partial(looked, "V1", "data", data), partial(looked, "V1", "documents", documents)
+
+
+def pages_again(
+    package: Unpacked,
+    work: Path,
+    *,
+    nearly: bool,
+    other_code: bool,
+    graded: Callable[[], Set[str]] | None = None,
+) -> Iterator[Check]:
+    """Yield the checks of claim, pages and figures; `graded` as of `ArmReader`, the others as of
+    `rendered_again`."""
+    root = package.root
 
     def claim() -> LookResult:
         render_evidence.run(_copied(package, work, render_evidence.WRITES), graded)
@@ -179,7 +209,7 @@ def rendered_again_lazily(
         )
         if other and not seen.wrong:
             return LookResult(f"{seen.said}, but for the drawings in report.html", unchecked=True)
-        return judged(seen)
+        return _judged(seen, other_code)
 
     def figures() -> LookResult:
         names = {name for name in listing(work) if name.startswith(FIGURES)}
@@ -201,28 +231,17 @@ def rendered_again_lazily(
         )
         return LookResult(said, unchecked=True) if nearly else LookResult("", [f"{said}: {seen.wrong[0]}"])
 
-    def documents() -> LookResult:
-        merged = holds_adapter(package.project)
-        parity = read_record(root / PARITY, Parity, fix=FIX) if merged else None
-        members = members_of(_copied(package, work, ()), parity)
-        expected = {*members, SUMS}
-        wrong = [f"{name} is missing" for name in sorted(expected - package.names)]
-        wrong += [f"{name} has no place in a package" for name in sorted(package.names - expected)]
-        made = {name: content for name, content in members.items() if isinstance(content, bytes)}
-        for name, content in made.items():
-            write_bytes(work / name, content)
-        said = (
-            f"{', '.join(sorted(made))} written again; every other of the {len(expected)} files is one of the"
-            " run's"
-        )
-        seen = compare(root, work, made, nearly=nearly, said=said)
-        return LookResult("", wrong) if wrong else judged(seen)
-
-    yield looked("V1", "data", data)
     yield looked("V1", "claim", claim)
     yield looked("V1", "pages", pages)
     yield looked("V1", "figures", figures)
-    yield looked("V1", "documents", documents)
+
+
+def _judged(seen: LookResult, other_code: bool) -> LookResult:
+    if other_code and seen.wrong:
+        return LookResult(
+            f"worded otherwise by the code here, so nobody can tell by them: {seen.wrong[0]}", unchecked=True
+        )
+    return seen
 
 
 def _copied(package: Unpacked, work: Path, writes: tuple[str, ...]) -> Project:
