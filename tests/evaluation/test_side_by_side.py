@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import pytest
 
@@ -21,9 +21,10 @@ from assay.evaluation.rollout import Lost, Rollout, attempt, play, play_baseline
 from assay.policy.base import tiny
 from assay.policy.model import Policy
 from assay.policy.renderer import Dialogue
+from assay.stages.render_evidence.remembered import Remembered
 from assay.tasks.own.isolation.server import ADDRESS
 from assay.tasks.own.task import OwnState, OwnTask, own_task
-from assay.tasks.protocol import Item, Message, Step
+from assay.tasks.protocol import Item, Message, Step, Task
 from tests.tasks.own.test_isolation import serve
 from tests.tasks.own.test_lessons import settings
 
@@ -133,6 +134,17 @@ def test_at_once_or_one_after_the_other_gives_the_same_episodes(root: Path, poli
     assert dumped(together) == dumped(play(policy, alone, plays, SAMPLED, batch_size=16))
     assert len({len(one.episode.turns) for one in together}) > 1
     assert graded_again(task, suite(task), [one.episode for one in together], "them", exact=True) == []
+
+
+def test_code_that_changes_its_own_state_is_remembered_as_it_would_play_again(root: Path) -> None:
+    task = game(root)
+    plays, remembered = suite(task).plays(), cast(Task, Remembered(task))
+    expected = play_baseline(task, task.baselines()["chance"], plays, "chance")
+    for _ in range(2):
+        assert play_baseline(remembered, task.baselines()["chance"], plays, "chance") == expected
+        assert graded_again(remembered, suite(task), expected, "them", exact=True) == []
+    expected[3] = expected[3].model_copy(update={"reward": expected[3].reward + 1})
+    assert "item r1, draw 0" in graded_again(remembered, suite(task), expected, "them")[0]
 
 
 def test_only_what_was_lost_is_tried_again_and_changes_nothing(

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from assay.core.errors import AssayError, ConfigError, DataError
 from assay.core.storage.json import read_record
+from assay.dataset import cache as copies
 from assay.dataset.fingerprint import Fingerprint
 from assay.pipeline import inputs
 from assay.pipeline.project import Project
@@ -138,6 +139,24 @@ def test_a_file_that_is_gone_is_named(plain: Project, name: str) -> None:
     split = Path(name).stem if name.endswith(".jsonl") else "train"
     with pytest.raises(AssayError, match=Path(name).name):
         inputs.items_of(plain, split)
+
+
+def test_a_copy_that_another_process_builds_meanwhile_is_never_taken_from_it(
+    cached: Project, monkeypatch: pytest.MonkeyPatch, told: list[str]
+) -> None:
+    copy, expected, real = copy_of(cached), read_all(cached), copies.write_folder
+    shutil.rmtree(copy)
+    others: list[int] = []
+
+    def late(folder: Path, files: Any, **how: Any) -> bool:
+        assert real(folder, files, **how)
+        others.append(folder.stat().st_ino)
+        return real(folder, files, **how)
+
+    monkeypatch.setattr(copies, "write_folder", late)
+    assert read_all(cached) == expected
+    assert others == [copy.stat().st_ino] and [path.name for path in copy.parent.iterdir()] == [copy.name]
+    assert told == []  # the other process says so
 
 
 def add_file(copy: Path) -> Path:

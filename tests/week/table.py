@@ -151,7 +151,8 @@ WEEK: dict[str, tuple[Step, ...]] = {
         mine("gto register adapter --version v0.1.0 && git push -q origin adapter@v0.1.0", reaches=(ORIGIN,)),
         Step(
             ".",
-            f'dvc artifacts get "$PWD/{ORIGIN}" adapter --out got',
+            # By a bare path DVC would take a .dvc of any folder above for the project.
+            f'dvc artifacts get "file://$PWD/{ORIGIN}" adapter --out got',
             says=("Downloaded 2 file(s)",),
             reaches=("got",),
         ),

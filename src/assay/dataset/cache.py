@@ -18,6 +18,7 @@ from assay.dataset.verified import entries, reader, require, verify
 
 MANIFEST = "manifest.json"
 BLOCKLIST = "blocklist.txt"
+BUILT = "built"
 _MANIFEST_BYTES = 64_000_000
 
 
@@ -67,7 +68,7 @@ def keep(folder: Path, files: Mapping[str, bytes], whole: str) -> str:
     Raises:
         DataError: A copy is there and damaged. It is never used, and never repaired behind anyone's back.
     """
-    done = "built"
+    done = BUILT
     if folder.exists() or folder.is_symlink():
         expected = sums_of(files)
         try:
@@ -91,7 +92,8 @@ def keep(folder: Path, files: Mapping[str, bytes], whole: str) -> str:
             whole, _identity(splits, files.get(BLOCKLIST)), str(folder), "a bug of assay: please report it"
         )
 
-    write_folder(folder, files, check=check)
+    if not write_folder(folder, files, check=check, replace=done != BUILT):
+        return keep(folder, files, whole)  # another process of this run was faster
     return done
 
 

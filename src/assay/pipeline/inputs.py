@@ -290,11 +290,11 @@ def _copy_of(project: Project, found: Fingerprint) -> Path | None:
         files = cache.copies(splits, blocklist_of(project))
         if cache.sums_of(files) != found.cached:
             raise DataError("the copy that was fingerprinted", found="another", where=str(folder), fix=AGAIN)
-        cache.keep(folder, files, found.dataset_sha256)
-        complain(
-            f"{project.params.dataset.cache}/{folder.name} was gone and is built again from"
-            f" {project.params.dataset.root}"
-        )
+        if cache.keep(folder, files, found.dataset_sha256) == cache.BUILT:
+            complain(
+                f"{project.params.dataset.cache}/{folder.name} was gone and is built again from"
+                f" {project.params.dataset.root}"
+            )
     return folder
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -18,6 +19,7 @@ from assay.core.errors import RecordError
 # What we write aside is named by what it will be and by the process that writes it: .<name>.<pid>-<8
 # random>.part
 ASIDE = ".part"
+TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 _ASIDE = re.compile(r"\..+\.(\d{1,10})-[a-z0-9_]{8}\.part")
 LONGEST_WRITE_SECONDS = 3600.0  # no write of ours takes so long, whoever has the number of its process by now
 
@@ -172,14 +174,18 @@ def sha256_bytes(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def write_folder(path: Path, files: Mapping[str, bytes], *, check: Callable[[Path], None]) -> None:
+def write_folder(
+    path: Path, files: Mapping[str, bytes], *, check: Callable[[Path], None], replace: bool = True
+) -> bool:
     """Write a folder under another name, check it there, then give it its name; a crash leaves it whole or
-    not there.
+    not there. Return whether it is the one that is there now.
 
     Args:
-        path: The folder; one that is there already is replaced.
+        path: The folder.
         files: Relative POSIX name → content.
         check: Called with the folder under its temporary name; what it raises stops everything.
+        replace: Whether one that is there already is replaced; if not, it stays, also one that another
+            process puts there meanwhile.
 
     Raises:
         RecordError: The folder above cannot be written.
@@ -198,9 +204,15 @@ def write_folder(path: Path, files: Mapping[str, bytes], *, check: Callable[[Pat
         for name, content in files.items():
             write_bytes(fresh / name, content)
         check(fresh)
-        if path.exists():
+        if replace and path.exists():
             os.rename(path, temporary / "old")
-        os.rename(fresh, path)
+        try:
+            os.rename(fresh, path)
+        except OSError as error:
+            if replace or error.errno not in TAKEN:
+                raise
+            return False
         sync_folder(path.parent)
+        return True
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
