@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import runpy
 import shutil
 import sys
 from io import StringIO
@@ -406,14 +405,3 @@ def test_what_data_say_cannot_steer_a_terminal(monkeypatch: pytest.MonkeyPatch) 
     console.say_table(("a", "b"), [("\x1b[2J[red]x", "\udcff\u202e\nnext")])
     console.say("\x07\udcff[red]")
     assert out.getvalue() == "a              b\n\\x1b[2J[red]x  \\udcff\\u202e next\n\\x07\\udcff[red]\n"
-
-
-def test_the_measurement_of_speed_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    module = runpy.run_path(str(own_data.ROOT / "benchmarks/audit_speed.py"))
-    monkeypatch.setitem(module["write_tasks"].__globals__, "N_RECORDS", 30)
-    found = module["audited"](
-        module["write_tasks"](tmp_path), project_for(own_data.ROOT, "structured").params
-    )
-    assert found.report.kept == {"tasks": 30}
-    told = {name for name, kind in found.report.kinds.items() if kind.count}
-    assert told <= {"constant_field"}  # so few records of a family share a value
