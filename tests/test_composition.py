@@ -61,6 +61,7 @@ def test_the_bytes_are_those_of_dvc(project: Path) -> None:
         assert (project / "params.yaml").read_bytes() == theirs.read_bytes()
 
 
+@pytest.mark.long
 def test_a_preset_can_set_something_otherwise_for_one_task_alone(project: Path) -> None:
     def steps(grpo: str, task: str) -> object:
         return compose(project, Selection(grpo, task, 0)).values["train"]["steps"]
@@ -180,11 +181,13 @@ def test_a_seed_left_by_an_experiment_can_be_kept_or_dropped(project: Path) -> N
     check(project)
 
 
+@pytest.mark.long
 def test_a_preset_left_by_an_experiment_is_recognised(project: Path) -> None:
     (project / "params.yaml").write_text(compose(project, Selection("tiny_smoke", "collider", 2)).text)
     assert "./run assay config use grpo=tiny_smoke seed=2   (keeps it)" in refusal(project).fix
 
 
+@pytest.mark.long
 def test_an_edited_setting_is_named_with_the_file_it_belongs_in(project: Path) -> None:
     change(project, "alpha: 0.05", "alpha: 0.1")
     error = refusal(project)
@@ -192,6 +195,7 @@ def test_an_edited_setting_is_named_with_the_file_it_belongs_in(project: Path) -
     assert "set claim.alpha in configs/grpo/tiny.yaml" in error.fix
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("old", "new", "found"),
     [

@@ -54,6 +54,7 @@ def project(root: Path) -> Path:
     return root
 
 
+@pytest.mark.long
 def test_a_new_task_is_made_tried_checked_and_chosen(tmp_path: Path) -> None:
     told = follow(project(tmp_path), QUICK)
     assert "wrote tasks/mine/task.py" in told and "27 checks: 0 faults" in told

@@ -152,6 +152,7 @@ def test_a_record_of_another_answer_that_says_everything_hides_nothing() -> None
 NAMED = "Say whether the sentence is good, bad or mixed. Answer with one word and nothing else. "
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("labels", [["good", "bad", "mixed"], ["good", "bad"], list("abcdefgh")], ids=len)
 @pytest.mark.parametrize("asked", ["", NAMED, NAMED * 10], ids=["no", "short", "long"])
 @pytest.mark.parametrize("apart", [True, False], ids=["field of its own", "one text"])

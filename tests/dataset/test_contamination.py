@@ -198,6 +198,7 @@ def test_words_are_compared_without_case_form_and_punctuation() -> None:
     assert words_of("\uff22ad, stra\u00dfe\u2014No_1!") == ["bad", "strasse", "no_1"]
 
 
+@pytest.mark.long
 def test_two_thousand_records_of_three_kilobytes_take_a_few_seconds() -> None:
     source = random.Random(1)
     vocabulary = [f"word{k}" for k in range(5000)]
@@ -290,6 +291,7 @@ def test_other_values_in_the_same_words_are_no_leak() -> None:
     assert not kinds(found_in(train=JOBS[:2], validation=JOBS[2:3], heldout=JOBS[3:]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("task", ["structured", "collider"])
 def test_the_shipped_data_share_nothing(task: str) -> None:
     files = sorted((house.ROOT / f"data/{task}").glob("*.jsonl"))

@@ -345,6 +345,7 @@ def test_rivals_of_the_base_are_no_opening_of_their_own(prepared: Project) -> No
     assert [each.times for each in ledger.openings] == [1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("after", [7, 12, 16])
 def test_a_call_that_was_interrupted_among_the_rivals_is_gone_on_with(
     prepared: Project, after: int, monkeypatch: pytest.MonkeyPatch

@@ -244,6 +244,7 @@ def test_a_bug_of_an_environment_is_no_failure_of_it_and_is_not_tried_again(poli
 CALLS = st.tuples(st.sampled_from(["start", "step 0", "step 1", "step 2", "judge"]), st.integers(0, 11))
 
 
+@pytest.mark.long
 @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(failures=st.dictionaries(CALLS, st.integers(1, 4), max_size=8))
 def test_whatever_fails_each_play_is_either_lost_or_what_it_would_have_been(

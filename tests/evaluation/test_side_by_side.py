@@ -249,6 +249,7 @@ def test_an_evaluation_goes_on_when_its_server_is_there_again(
     assert [each.model_dump_json() for each in again] == [each.model_dump_json() for each in expected]
 
 
+@pytest.mark.long
 def test_an_evaluation_in_a_worker_that_dies_says_so_and_goes_on_when_it_is_mended(
     root: Path, policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:

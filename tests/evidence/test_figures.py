@@ -202,6 +202,7 @@ def test_checkpoints_and_arms_in_which_all_is_zero_are_drawn(claim: Claim) -> No
     assert words(reward_distribution(*arms)).count("median 0.00") == 2
 
 
+@pytest.mark.long
 def test_mean_best_of_k_and_greedy_are_lines_of_their_own(
     before: list[Episode], after: list[Episode]
 ) -> None:

@@ -61,6 +61,7 @@ def test_no_shipped_preset_is_looser_than_usual_but_where_it_is_meant(grpo: str,
     assert relaxed(parse_params(preset(grpo, task))) == told
 
 
+@pytest.mark.long
 def test_the_usual_value_of_each_number_is_one_that_a_preset_has() -> None:
     def value(values: Any, name: str) -> Any:
         for step in name.split("."):

@@ -87,6 +87,7 @@ def test_missing_params_say_how_to_make_them(project: Path) -> None:
     refused(assay(project, "fingerprint"), "params.yaml", "assay config use")
 
 
+@pytest.mark.long
 def test_an_edited_params_file_is_not_silently_used(project: Path) -> None:
     edited(project / "params.yaml", "seed: 0", "seed: 5")
     refused(assay(project, "fingerprint"), "seed", "configs/")
@@ -108,6 +109,7 @@ def test_an_unknown_setting_names_the_nearest_key(project: Path) -> None:
     refused(assay(project, "config", "use"), "groupsize", "group_size")
 
 
+@pytest.mark.long
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the machine has what this test needs to be missing")
 def test_a_cuda_preset_is_refused_on_a_machine_without_cuda(project: Path) -> None:
     edited(project / "configs/grpo/tiny.yaml", "device: cpu", "device: cuda")

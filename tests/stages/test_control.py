@@ -49,6 +49,7 @@ def test_nothing_is_trained_where_no_control_was_asked_for(project: Project) -> 
     assert [path.name for path in project.results("control.json").parent.iterdir()] == ["control.json"]
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_a_control_is_played_on_the_held_out_suite_and_twice_the_same(
     project: Project, monkeypatch: pytest.MonkeyPatch

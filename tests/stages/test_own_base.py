@@ -68,6 +68,7 @@ def small(root: Path, model: str = "kept/mine") -> Project:
     return Project(root, parse_params(values))
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_an_untrained_base_goes_through_every_stage_and_is_no_evidence(tmp_path: Path) -> None:
     root = tmp_path / "project"

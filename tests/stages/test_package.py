@@ -51,6 +51,7 @@ def packaged(root: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (root / "dist").iterdir()}
 
 
+@pytest.mark.long
 def test_two_packages_of_one_run_and_of_a_copy_of_it_elsewhere_are_the_same_bytes(
     made: Path, tmp_path: Path
 ) -> None:

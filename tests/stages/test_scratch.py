@@ -153,6 +153,7 @@ def with_params(project: Project, section: str, **changes: Any) -> Project:
     return Project(project.root, project.params.model_copy(update={section: changed}))
 
 
+@pytest.mark.long
 def test_killed_in_the_middle_and_called_again_it_gives_the_bytes_of_an_undisturbed_run(
     project: Project, playing: Playing, told: list[str]
 ) -> None:

@@ -147,6 +147,7 @@ def test_what_is_no_file_is_refused_in_words(root: Path, tasks: str, monkeypatch
     assert "Fix: " in told
 
 
+@pytest.mark.long
 def test_random_damage_to_a_sound_file_never_ends_in_a_traceback(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -278,6 +279,7 @@ def test_calls_with_an_accepted_value_in_common_set_no_ceiling(root: Path) -> No
         assert len(json.loads((root / "audit.json").read_text())["ceilings"]) == n
 
 
+@pytest.mark.long
 def test_the_advice_names_no_preset_that_cannot_run_and_writes_one_that_composes(root: Path) -> None:
     tasks = write(root, SOUND)
     plain = assay(root, "task", "audit", tasks)

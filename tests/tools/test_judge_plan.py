@@ -103,6 +103,7 @@ def test_the_exit_code_summary_and_junit_say_what_came_of_the_plan(
     assert suite.get("failures") == str(int(failed is not None)) and suite.get("tests") == "3"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("names", "code"),
     [(("better", "strong"), 0), (("better", "same"), 7), (("same", "worse"), 8), (("worse", "short"), 5)],
@@ -254,6 +255,7 @@ def test_less_may_be_better_and_one_sided_is_each_side_at_alpha(files: dict[str,
     assert ended(other, files["before"], files["better"])[0] == 8
 
 
+@pytest.mark.long
 def test_items_may_be_listed_or_only_counted_and_the_claim_says_which(
     files: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -308,6 +310,7 @@ def test_a_list_that_says_two_things_of_one_item_is_no_plan(tmp_path: Path) -> N
     assert code == 0 and read_plan(tmp_path / "plan.yaml").items.n_items == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("items", "draws", "within"), [(60, 2, None), (120, 4, 0.1)])
 def test_the_deciding_test_finds_the_planned_effect_with_the_planned_power(
     items: int, draws: int, within: float | None, tmp_path: Path
@@ -334,6 +337,7 @@ def test_the_deciding_test_finds_the_planned_effect_with_the_planned_power(
     assert 0.7 < found / 250 < 0.92
 
 
+@pytest.mark.long
 def test_more_draws_and_more_clusters_find_smaller_effects(tmp_path: Path) -> None:
     code, told = run("plan", "--items", "600", "--rate", "0.4", "--out", tmp_path / "plan.yaml")
     assert code == 0, told
@@ -343,6 +347,7 @@ def test_more_draws_and_more_clusters_find_smaller_effects(tmp_path: Path) -> No
     assert [each.n_clusters for each in table[0].by_clusters] == [300, 600, 1200, 2400]
 
 
+@pytest.mark.long
 def test_the_package_of_a_planned_verdict_holds_the_plan_and_is_found_out_where_it_is_another(
     files: dict[str, Path], plan: Path, tmp_path: Path
 ) -> None:
@@ -397,6 +402,7 @@ as_csv(Path(sys.argv[1]), results("after", {rate}))
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("rate", "code"), [(0.85, 0), (0.05, 8)])
 def test_the_steps_of_the_workflow_run_and_the_job_ends_as_the_plan_does(
     rate: float, code: int, files: dict[str, Path], plan: Path, tmp_path: Path

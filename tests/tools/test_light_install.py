@@ -66,6 +66,7 @@ def call(blocked: str, *words: str | Path, cwd: Path) -> subprocess.CompletedPro
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.long
 def test_judging_planning_grading_rescoring_replaying_and_health_need_no_more(
     project: Path, blocked: str
 ) -> None:

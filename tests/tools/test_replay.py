@@ -113,6 +113,7 @@ def test_validations_are_found_by_their_step(project: Path) -> None:
     assert "validation.jsonl, line 2, step 25" in replay("validation.jsonl", "--step", 25)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("task", ["collider", "words"])
 def test_an_episode_of_a_package_is_graded_from_it_alone(
     task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -47,6 +47,7 @@ def verify(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.long
 def test_a_package_passes_without_torch_and_leaves_nothing_but_what_was_asked_for(
     tar: Path, tmp_path: Path
 ) -> None:
@@ -72,6 +73,7 @@ def test_a_package_passes_without_torch_and_leaves_nothing_but_what_was_asked_fo
     assert [path.name for path in tmp_path.iterdir()] == ["verify.json"]
 
 
+@pytest.mark.long
 def test_an_unpacked_folder_with_an_edited_number_fails_and_is_left_as_it_was(
     tar: Path, tmp_path: Path
 ) -> None:

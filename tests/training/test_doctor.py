@@ -279,6 +279,7 @@ def policy(project: Project) -> Policy:
     return spoken(project)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("preset", ["tiny", "tiny_smoke"])
 def test_a_shipped_preset_gives_no_false_alarm(project: Project, policy: Policy, preset: str) -> None:
     findings = examined_project(with_preset(project, preset), policy)

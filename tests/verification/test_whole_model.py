@@ -85,6 +85,7 @@ def _episodes(project: Project, name: str = "post_eval") -> list[Episode]:
     return read_records(project.results(f"{name}.jsonl"), Episode, fix="")
 
 
+@pytest.mark.long
 def test_a_merged_model_plays_as_base_and_adapter_do(merged: Project, copy: Path) -> None:
     apart = judged(Project.open(copy), ADAPTER)
     one, other = _episodes(merged), _episodes(apart)
@@ -116,6 +117,7 @@ def test_its_package_holds_no_weights_of_it_and_passes_every_check(merged: Proje
     assert not [name for name in names if name.startswith("models/adapter") or name == "parity.json"]
 
 
+@pytest.mark.long
 def test_it_is_played_again_by_who_has_it_and_by_nobody_else(merged: Project, tmp_path: Path) -> None:
     alone = _checked(merged, regenerate=1)
     assert alone["V4", "whole model"].outcome == "not checked" and not _failed(alone)
@@ -156,6 +158,7 @@ def _of_another_kind(project: Project) -> None:
     template.write_text(template.read_text().replace(head, f"a {head}", 1))
 
 
+@pytest.mark.long
 def test_a_model_of_another_kind_is_judged_and_said_to_be_one(copy: Path) -> None:
     project = Project.open(copy)
     shutil.rmtree(copy / WHOLE)
