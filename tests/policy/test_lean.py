@@ -23,6 +23,7 @@ from assay.policy.engine.lean_reader import LeanReader
 from assay.policy.engine.lean_weights import weights_of
 from assay.policy.model import Policy, evaluating, playing
 from assay.policy.renderer import Dialogue
+from assay.training import flat
 from tests.policy.adapted import SHAPE
 from tests.policy.architectures import END, PAD, build, logprobs_of
 from tests.policy.test_by_server import trained
@@ -147,9 +148,12 @@ def test_an_adapter_is_played_as_it_is_at_the_time(told: list[str]) -> None:
     assert told == []
 
 
+@pytest.mark.parametrize("largest_copies", [0, flat.LARGEST_COPIES], ids=["learned flat", "learned copied"])
 def test_a_training_plays_by_the_lean_engine_what_it_plays_by_the_cached_one(
-    tmp_path: Path, told: list[str]
+    tmp_path: Path, told: list[str], largest_copies: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(flat, "LARGEST_COPIES", largest_copies)
+    monkeypatch.setattr(flat, "LEAST_SHARED", 1)
     tokenizer = tiny.build_tokenizer(toy.TASK.vocabulary())
     shape = SHAPE.model_copy(update={"layers": 1, "max_positions": 256})
     tiny.build_model(shape, tokenizer, 5).save_pretrained(tmp_path)

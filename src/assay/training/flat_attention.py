@@ -22,8 +22,9 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from assay.policy.engine.lean_weights import FLAT
+
 TILE = {"cpu": 2**18, "cuda": 2**24}  # scores held at once: what a core's cache holds; 64 MiB in float32
-PREFIX = "flat_"
 
 
 class Unable(Exception):
@@ -385,10 +386,10 @@ def attends_flat(config: Any) -> None:
         Unable: It has another implementation than the two that need nothing but a mask.
     """
     name = config._attn_implementation
-    if name.startswith(PREFIX):
+    if name.startswith(FLAT):
         return
     if name not in ("eager", "sdpa"):
         raise Unable(f"the attention implementation {name}")
-    AttentionInterface.register(PREFIX + name, _dispatch(name))
-    AttentionMaskInterface.register(PREFIX + name, ALL_MASK_ATTENTION_FUNCTIONS[name])
-    config._attn_implementation = PREFIX + name
+    AttentionInterface.register(FLAT + name, _dispatch(name))
+    AttentionMaskInterface.register(FLAT + name, ALL_MASK_ATTENTION_FUNCTIONS[name])
+    config._attn_implementation = FLAT + name

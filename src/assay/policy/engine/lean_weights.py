@@ -12,6 +12,8 @@ import torch
 
 from assay.policy.engine.fused_lora import plain_product
 
+# Before the name of an attention that attends to packs too, which only learning gives it.
+FLAT = "flat_"
 FAMILIES = ("Llama", "Qwen2", "Qwen3", "Mistral", "Gemma2")
 ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "silu": torch.nn.functional.silu,
@@ -154,8 +156,9 @@ def _family(model: Any) -> str:
         raise Unserved(f"weights of {', '.join(sorted(found))}")
     if size > LARGEST:
         raise Unserved(f"{size / 2**30:.1f} GiB of weights, which would be held twice")
-    if model.config._attn_implementation not in ("sdpa", "eager"):
-        raise Unserved(f"attention of kind {model.config._attn_implementation}")
+    attention = model.config._attn_implementation
+    if attention.removeprefix(FLAT) not in ("sdpa", "eager"):
+        raise Unserved(f"attention of kind {attention}")
     body = model.model
     parts = [body, body.embed_tokens, body.norm, body.rotary_emb, *body.layers]
     for layer in body.layers:
