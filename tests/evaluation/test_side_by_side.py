@@ -21,7 +21,7 @@ from assay.evaluation.rollout import Lost, Rollout, attempt, play, play_baseline
 from assay.policy.base import tiny
 from assay.policy.model import Policy
 from assay.policy.renderer import Dialogue
-from assay.stages.render_evidence.remembered import Remembered
+from assay.stages.render_evidence.remembered import Remembered, remembered
 from assay.tasks.own.isolation.server import ADDRESS
 from assay.tasks.own.task import OwnState, OwnTask, own_task
 from assay.tasks.protocol import Item, Message, Step, Task
@@ -138,13 +138,22 @@ def test_at_once_or_one_after_the_other_gives_the_same_episodes(root: Path, poli
 
 def test_code_that_changes_its_own_state_is_remembered_as_it_would_play_again(root: Path) -> None:
     task = game(root)
-    plays, remembered = suite(task).plays(), cast(Task, Remembered(task))
+    plays, once = suite(task).plays(), cast(Task, Remembered(task))
     expected = play_baseline(task, task.baselines()["chance"], plays, "chance")
     for _ in range(2):
-        assert play_baseline(remembered, task.baselines()["chance"], plays, "chance") == expected
-        assert graded_again(remembered, suite(task), expected, "them", exact=True) == []
+        assert play_baseline(once, task.baselines()["chance"], plays, "chance") == expected
+        assert graded_again(once, suite(task), expected, "them", exact=True) == []
     expected[3] = expected[3].model_copy(update={"reward": expected[3].reward + 1})
-    assert "item r1, draw 0" in graded_again(remembered, suite(task), expected, "them")[0]
+    assert "item r1, draw 0" in graded_again(once, suite(task), expected, "them")[0]
+
+
+def test_items_that_share_an_id_are_remembered_apart_and_own_code_is_asked_each_time(root: Path) -> None:
+    task = game(root)
+    one, other = (task.item({"id": "r1", "steps": steps}) for steps in (2, 5))
+    told = [Remembered(task).start(item, 0)[0] for item in (one, other)]
+    both = Remembered(task)
+    assert [both.start(item, 0)[0] for item in (one, other)] == told and told[0] != told[1]
+    assert remembered(task, task.settings) is task
 
 
 def test_only_what_was_lost_is_tried_again_and_changes_nothing(

@@ -9,6 +9,7 @@ from pathlib import Path
 import matplotlib as mpl
 import pytest
 
+from assay.core.errors import RecordError
 from assay.core.evidence_files import place_of
 from assay.stages.render_evidence import arms
 from assay.verify.checks import Check
@@ -74,6 +75,15 @@ def test_what_is_right_when_it_is_graded_beside_is_not_played_again_for_the_clai
     edited(unpacked, place_of("post_eval.jsonl"), '"success":false', '"success":true')
     found = {each.name: each.outcome for each in all_levels(unpacked, tmp_path, processes=2)}
     assert found["claim"] == "failed"
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_file_that_cannot_be_read_is_named_whoever_reads_it(
+    unpacked: Path, tmp_path: Path, processes: int
+) -> None:
+    (unpacked / place_of("rivals.json")).write_text("{\n", encoding="utf-8")
+    with pytest.raises(RecordError, match=r"rivals\.json: expected strict JSON"):
+        list(all_levels(unpacked, tmp_path, processes=processes))
 
 
 def test_evidence_that_cannot_be_rendered_fails_and_leaves_the_package_as_it_was(

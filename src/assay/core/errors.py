@@ -3,7 +3,8 @@ failed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 NO_VERDICT, MOST_SHOWN = "no verdict for these settings yet", 6
 
@@ -26,6 +27,16 @@ class AssayError(Exception):
     def __init__(self, expected: str, *, found: str, where: str, fix: str) -> None:
         self.expected, self.found, self.where, self.fix = expected, found, where, fix
         super().__init__(f"{where}: expected {expected}, found {found}.\nFix: {fix}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let it come back whole from a process beside, which exceptions with named arguments do not."""
+        return _unpickled, (type(self), self.args, vars(self))
+
+
+def _unpickled(kind: type[AssayError], told: tuple[Any, ...], values: Mapping[str, Any]) -> AssayError:
+    error = kind.__new__(kind, *told)
+    vars(error).update(values)
+    return error
 
 
 class ConfigError(AssayError):

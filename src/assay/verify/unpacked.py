@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from assay.core.config.settings import PretrainedBase, ScratchBase
 from assay.core.errors import AssayError, RecordError
@@ -35,7 +35,7 @@ from assay.pipeline.rival_files import BaseRival, BaseRivals, file_of
 from assay.policy.base.bpe import words_of
 from assay.policy.base.words import Words
 from assay.stages.render_evidence.arms import AGAIN, CONTROL, suite_of
-from assay.stages.render_evidence.remembered import Remembered
+from assay.stages.render_evidence.remembered import remembered
 from assay.statistics.report import Report, Reports
 from assay.tasks.own.recorded import Recorded, ToldLine
 from assay.tasks.protocol import Task, learner
@@ -119,8 +119,8 @@ class Unpacked:
 
     @cached_property
     def replayed(self) -> Task:
-        """The task as one that plays everything once."""
-        return cast(Task, Remembered(self.task))
+        """The task as one that plays everything once, where its code is assay's own."""
+        return remembered(self.task, self.project.params.task)
 
     @cached_property
     def heldout(self) -> Suite:

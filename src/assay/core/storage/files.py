@@ -184,8 +184,8 @@ def write_folder(
         path: The folder.
         files: Relative POSIX name → content.
         check: Called with the folder under its temporary name; what it raises stops everything.
-        replace: Whether one that is there already is replaced; if not, it stays, also one that another
-            process puts there meanwhile.
+        replace: Whether one that is there already is replaced; if not, it stays unless it is empty, also one
+            that another process puts there meanwhile.
 
     Raises:
         RecordError: The folder above cannot be written.

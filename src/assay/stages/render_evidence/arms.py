@@ -8,7 +8,7 @@ import io
 from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import pandas as pd
 
@@ -21,10 +21,9 @@ from assay.evaluation.replay import graded_again
 from assay.pipeline.inputs import heldout_suite, secondary_suites, task_of
 from assay.pipeline.project import Project
 from assay.pipeline.rival_files import rival_of, suite_for
-from assay.stages.render_evidence.remembered import Remembered
+from assay.stages.render_evidence.remembered import remembered
 from assay.statistics.checkpoint_rows import LABELS, rows_of_scores
 from assay.statistics.report import Decoding, Report, report_on
-from assay.tasks.protocol import Task
 
 FIX = "./run dvc repro train"
 LARGEST = 1e100  # beyond it sums of squares overflow, and no log of a training has such a number
@@ -117,7 +116,7 @@ class ArmReader:
         graded: Callable[[], Set[str]] | None = None,
     ) -> None:
         self.project, self.task, self.suite = project, task_of(project), heldout_suite(project)
-        self.replayed = cast(Task, Remembered(self.task))
+        self.replayed = remembered(self.task, project.params.task)
         self._known, self._graded = known, graded
         self._suites, self._arms = dict[str, Suite](), dict[str, Arm]()
 

@@ -3,9 +3,16 @@ after it was graded."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
+from assay.core.config.tasks import TaskSettings
 from assay.tasks.protocol import Item, Message, Step, Task
+
+
+def remembered(task: Task, settings: TaskSettings) -> Task:
+    """Return a task that plays everything once; one with code of its own is left as it is, since whether that
+    repeats itself is part of what grading again looks at."""
+    return task if settings.brings_code else cast(Task, Remembered(task))
 
 
 class Remembered:
@@ -16,8 +23,9 @@ class Remembered:
 
     def __init__(self, task: Task) -> None:
         self._task = task
-        self._starts: dict[tuple[str, str, int], tuple[list[Message], Any]] = {}
-        # By the identity of the state, which is kept beside the step, lest another one takes its place.
+        # By the identity of item and state, which are kept beside what they led to, lest others take their
+        # places.
+        self._starts: dict[tuple[int, int], tuple[Item, tuple[list[Message], Any]]] = {}
         self._steps: dict[tuple[int, str], tuple[Any, Step]] = {}
 
     def __getattr__(self, name: str) -> Any:
@@ -25,10 +33,10 @@ class Remembered:
 
     def start(self, item: Item, world_seed: int) -> tuple[list[Message], Any]:
         """Open an episode as the task does."""
-        key = (item.id, item.record, world_seed)
+        key = (id(item), world_seed)
         if key not in self._starts:
-            self._starts[key] = self._task.start(item, world_seed)
-        return self._starts[key]
+            self._starts[key] = item, self._task.start(item, world_seed)
+        return self._starts[key][1]
 
     def step(self, state: Any, completion: str) -> Step:
         """Play one completion as the task does."""
