@@ -1,0 +1,125 @@
+"""A whole step where prompts are long and shared, beside stock: playing, learning and the KL, in processor
+seconds; one thread.
+
+    ./run bench whole_step
+    ./run python benchmarks/whole_step.py --only "29 M, apart" --pairs 1 --out FILE    (a quick look)
+
+Random weights under a LoRA adapter, and a task that only takes up tokens (benchmarks/filler.py). Stock
+generates over the whole conversation again at each turn, with its cache, and learns from every row alone, all
+in one batch, without determinism; it measures no KL. Ours plays by `generation.backend: lean`, learns flat,
+and pays a fifth of what measuring the KL costs. Sides take turns. Memory is the peak of bytes in live
+tensors, the model's own included. `floor` is the least that playing takes at the rates of this machine
+(filler.floor). Writes results/whole_step.json, case by case; a case that is there is not measured again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import torch
+from benchmarks import filler, stock  # sides has set the thread counts first
+from benchmarks.cost import SHAPES
+from benchmarks.learning_pass import EVERY, MIB, Probe, learned, policy_of, recorded
+from benchmarks.sides import machine
+
+from assay.tools.doctor.forecast.memory import Meter
+
+RESULT = Path(__file__).parent / "results" / "whole_step.json"
+SHARED = filler.Work(prompts=1, group=16, prompt=1024, turns=8, new=16, reply=24)
+CASES = {
+    "7 M, shared": ("7 M", SHARED, 3),
+    "29 M, shared": ("29 M", SHARED, 2),
+    "29 M, apart": ("29 M", filler.Work(prompts=1, group=2, prompt=64, turns=1, new=32), 5),
+}
+
+
+def measured(work: Callable[[], Any]) -> tuple[float, float]:
+    """Return the processor seconds of a call, and the peak of bytes in tensors that it made, in MiB."""
+    gc.collect()
+    with Meter() as meter:
+        begun = time.process_time()
+        work()
+        return time.process_time() - begun, meter.peak / MIB
+
+
+def compared(case: str, pairs: int | None) -> dict[str, Any]:
+    """Return the runs of both sides of a case, and the medians of their ratios."""
+    name, work, usual = CASES[case]
+    policy = policy_of(name)
+    bench = filler.Bench(policy, work, "cpu")
+    model: Any = policy.model
+    weights = sum(p.numel() * p.element_size() for p in model.parameters()) / MIB
+    stock.free_of_determinism()
+    probe = Probe(policy, "kl") if work is SHARED else None
+
+    def one(side: str) -> dict[str, float]:
+        model.eval()
+        play = bench.stock if side == "stock" else lambda: bench.ours(backend="lean")
+        playing, peak = measured(play)
+        model.train()
+        learning = learned(model, work, "alone" if side == "stock" else "flat")
+        model.eval()
+        kl = probe() / EVERY if probe is not None and side == "ours" else 0.0
+        most = weights + max(peak, learning["peak_mib"])
+        step = playing + learning["seconds"] + kl
+        return {"playing": playing, "learning": learning["seconds"], "kl": kl, "step": step, "peak_mib": most}
+
+    model.eval()
+    bench.ours(backend="lean")
+    learned(model, replace(work, prompt=64, group=2), "alone")
+    if probe is not None:
+        probe()  # reads the base, once
+    runs: dict[str, list[dict[str, float]]] = {"stock": [], "ours": []}
+    for pair in range(pairs or usual):
+        for side in ("stock", "ours") if pair % 2 == 0 else ("ours", "stock"):
+            runs[side].append(one(side))
+            print(f"{case}, {side}: {runs[side][-1]}", file=sys.stderr, flush=True)
+    ratios = {
+        what: [a[what] / b[what] for a, b in zip(runs["stock"], runs["ours"], strict=True)]
+        for what in ("playing", "learning", "step", "peak_mib")
+    }
+    least = filler.floor(SHAPES[name], work, filler.probe("cpu", torch.float32), 4)["seconds"]
+    return {
+        "work": asdict(work),
+        "n": pairs or usual,
+        "runs": runs,
+        "ratios": {
+            what: {"median": statistics.median(each), "low": min(each), "high": max(each)}
+            for what, each in ratios.items()
+        },
+        "floor_of_playing_seconds": least,
+        "ours_playing_over_floor": statistics.median(run["playing"] for run in runs["ours"]) / least,
+    }
+
+
+def main() -> None:
+    """Measure every case that is not there yet, and write the result."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--pairs", type=int)
+    parser.add_argument("--only", choices=CASES)
+    parser.add_argument("--out", type=Path, default=RESULT)
+    chosen = parser.parse_args()
+    torch.set_num_threads(1)
+    for case in [chosen.only] if chosen.only else CASES:
+        if case in recorded(chosen.out):
+            continue
+        done = compared(case, chosen.pairs)
+        record = {"machine": machine(), "threads": 1, "cases": recorded(chosen.out) | {case: done}}
+        chosen.out.write_text(json.dumps(record, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
