@@ -207,7 +207,7 @@ def test_without_a_pack_a_model_computes_bit_by_bit_what_it_did(name: str) -> No
         before = model(input_ids=ids, attention_mask=attention).logits
         usual = model.config._attn_implementation
         flat_attention.attends_flat(model.config)
-        assert model.config._attn_implementation == flat_attention.PREFIX + usual
+        assert model.config._attn_implementation == flat_attention.FLAT + usual
         assert model.config._attn_implementation in ALL_ATTENTION_FUNCTIONS
         assert torch.equal(model(input_ids=ids, attention_mask=attention).logits, before)
     assert "_attn_implementation" not in model.config.to_dict()
