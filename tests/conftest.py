@@ -20,13 +20,15 @@ os.environ["OMP_NUM_THREADS"] = "1"
 
 
 TESTS = Path(__file__).resolve().parent
-# Files whose tests train, start processes or kill them: whole pipelines, kills, DVC traps, notebooks. `--all`
-# runs them too.
+# Files whose tests train, start processes or kill them, or check whole packages: pipelines, kills, DVC traps,
+# notebooks. `--all` runs them too.
 LONG = {
+    "evidence/test_recipe_verdict.py",
     "fuzz/test_fuzz.py",
     "packaging/test_canaries.py",
     "policy/test_pretrained.py",
     "presets/test_presets.py",
+    "stages/test_at_hand.py",
     "stages/test_claim_inputs.py",
     "stages/test_refused_early.py",
     "stages/test_tampering.py",
@@ -37,8 +39,13 @@ LONG = {
     "test_dvc_traps.py",
     "test_notebook.py",
     "test_parameters_way.py",
+    "test_reasoning_gym.py",
     "test_run_script.py",
     "test_workflows.py",
+    "tools/envcheck/test_envcheck.py",
+    "tools/served/test_faults.py",
+    "tools/served/test_served.py",
+    "tools/test_compare.py",
     "tools/test_merge.py",
     "tools/test_published_seeds.py",
     "tools/test_redraw.py",
@@ -57,9 +64,16 @@ LONG = {
     "training/test_poison.py",
     "training/test_sharded.py",
     "verification/test_consistency.py",
+    "verification/test_external.py",
+    "verification/test_external_example.py",
+    "verification/test_holdings.py",
+    "verification/test_learned_tokens.py",
     "verification/test_numbers.py",
+    "verification/test_openings_follow.py",
+    "verification/test_own_packages.py",
     "verification/test_regenerated.py",
     "verification/test_retrained.py",
+    "verification/test_served.py",
 }
 
 

@@ -244,7 +244,6 @@ def test_recipes_are_told_apart_by_their_settings_and_compared_by_seed() -> None
     assert contest.probability_a_beats_b is not None and (contest.probability_a_beats_b.low or 0) > 0.5
 
 
-@pytest.mark.long
 def test_the_pair_of_a_later_recipe_pays_for_those_that_are_not_shown() -> None:
     def pair(place: int, n: int) -> Contest:
         first, last = (

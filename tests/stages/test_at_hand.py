@@ -103,7 +103,6 @@ def test_a_run_stands_for_its_own_settings_and_is_called_by_its_data(made: Proje
     assert done.stdout.startswith(f"collider: {claim_at_hand(made).verdict}: ")
 
 
-@pytest.mark.long
 def test_the_colliders_numbers_are_no_verdict_of_another_task_whose_data_were_only_fingerprinted(
     project: Project,
 ) -> None:
@@ -213,7 +212,6 @@ def test_a_plan_that_was_edited_everywhere_is_not_that_of_the_settings(project: 
     assert differences(project) == ["the plan of the claim has alpha 0.2, and the settings ask for 0.05"]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "changes", "reason"),
     [
@@ -258,7 +256,6 @@ def test_without_a_lock_nobody_knows_the_settings_of_the_training(project: Proje
     assert "no fingerprint, base" in differences(project)[0]
 
 
-@pytest.mark.long
 def test_a_claim_that_says_why_nothing_can_be_read_is_shown(project: Project) -> None:
     edited(project, "claim.json", verdict="NOT EVALUABLE", before_policy=UNREAD, after_policy=UNREAD)
     assert differences(project) == [] and verdict(project.root).returncode == 5
@@ -329,7 +326,6 @@ def test_a_served_folder_shows_no_claim_as_long_as_the_settings_are_others(proje
         assert get("/report/report.html")[0] == 409
 
 
-@pytest.mark.long
 def test_the_live_page_leads_to_no_report_of_other_settings(project: Project) -> None:
     page = project.root / "evidence/observed/live/index.html"
     for seed, leads in ((0, True), (3, False)):
@@ -353,7 +349,6 @@ def test_watch_says_that_a_finished_training_had_other_settings(project: Project
     assert "with other settings than those at hand (train)" in watched()
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "shown",
     [
@@ -373,7 +368,6 @@ def test_readme_compare_and_package_refuse_a_claim_about_other_settings(
     assert [page.read_bytes() for page in pages] == before and not (project.root / "dist").exists()
 
 
-@pytest.mark.long
 def test_the_own_package_is_pushed_only_with_the_claim_at_hand_and_any_other_speaks_for_itself(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -387,7 +381,6 @@ def test_the_own_package_is_pushed_only_with_the_claim_at_hand_and_any_other_spe
     push.check_at_hand(Path(shutil.copy(tar, tmp_path / "other.tar")), tmp_path / "unpacked")
 
 
-@pytest.mark.long
 def test_what_is_withdrawn_is_what_render_evidence_shows_and_comes_back_with_the_settings(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -418,7 +411,6 @@ def test_what_is_withdrawn_is_what_render_evidence_shows_and_comes_back_with_the
     assert shown() == was and differences(project) == []
 
 
-@pytest.mark.long
 def test_a_task_is_called_by_its_data_wherever_a_person_reads_it(tmp_path: Path) -> None:
     project = made_run(tmp_path / "mine", task="structured")
     digest = heldout_suite(project).digest

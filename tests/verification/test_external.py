@@ -68,7 +68,6 @@ def _checks(tar: Path, work: Path) -> dict[tuple[str, str], Check]:
     return {(each.level, each.name): each for each in all_levels(root, work / "work", processes=1)}
 
 
-@pytest.mark.long
 def test_the_claim_says_what_nobody_can_know_and_judges_all_the_same(run: Project) -> None:
     claim = _claim(run)
     assert claim.verdict == "NO EVIDENCE"  # of 20 items no more can be shown
@@ -91,7 +90,6 @@ def test_the_report_shows_no_training_and_quotes_its_maker_as_text(run: Project)
     assert "training_log.csv" not in landing and "named_data.json" in landing
 
 
-@pytest.mark.long
 def test_every_check_of_its_package_passes_but_those_of_a_training(run: Project, tmp_path: Path) -> None:
     found = _checks(packaged(run, tmp_path), tmp_path)
     assert not [each for each in found.values() if each.outcome == "failed"]
@@ -123,7 +121,6 @@ def _a_log(root: Path) -> None:
     (root / "evidence/logs/train/train_log.jsonl").write_text('{"step":1}\n')
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("change", "caught"),
     [
@@ -143,7 +140,6 @@ def test_what_was_changed_is_caught(
     assert caught <= {(each.level, each.name) for each in found if each.outcome == "failed"}
 
 
-@pytest.mark.long
 def test_heldout_records_among_the_named_data_bar_the_claim(run: Project, tmp_path: Path) -> None:
     lines = run.data("heldout.jsonl").read_text().splitlines()[:20]
     rows = [{"messages": [{"role": "user", "content": text}]} for text in map(_asked, lines)]

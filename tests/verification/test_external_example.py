@@ -31,7 +31,6 @@ def _small(root: Path) -> None:
     (root / "params.yaml").write_text(json.dumps(values), encoding="utf-8")
 
 
-@pytest.mark.long
 def test_the_script_of_the_page_trains_elsewhere_and_is_judged(tmp_path: Path) -> None:
     found = re.search(r"^```text\n(from .*?)^```$", PAGE, re.M | re.S)
     assert found is not None and found[1].count("\n") <= 30 and "assay" not in found[1]

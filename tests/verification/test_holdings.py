@@ -127,7 +127,6 @@ SET = {
 }
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", SET)
 def test_a_setting_of_a_model_that_does_not_follow_is_named(unpacked: Path, name: str) -> None:
     assert not folders.model_settings(Unpacked(unpacked)).wrong

@@ -34,7 +34,6 @@ def look(root: Path) -> dict[str, LookResult]:
     return {each.__name__: each(Unpacked(root)) for each in LOOKS}
 
 
-@pytest.mark.long
 def test_it_holds_together_to_the_last_token(pristine: Path) -> None:
     found = look(pristine)
     assert [each.wrong for each in found.values()] == [[], [], []]

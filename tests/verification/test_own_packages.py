@@ -76,7 +76,6 @@ def brought() -> set[str]:
     return {name for name in sys.modules if name.startswith("assay_own_")}
 
 
-@pytest.mark.long
 def test_without_its_code_success_is_judged_again_and_rewards_are_said_not_to_be(package: Path) -> None:
     before = brought()
     found = checks(package)
@@ -87,7 +86,6 @@ def test_without_its_code_success_is_judged_again_and_rewards_are_said_not_to_be
     assert found["rewards"].found.startswith("not graded again: grader task.py:reward, sha256 ")
 
 
-@pytest.mark.long
 def test_the_checkers_own_copy_grades_everything_again(package: Path) -> None:
     found = checks(package, WORDS)
     assert [each.found for each in found.values() if each.outcome == "failed"] == []
@@ -95,7 +93,6 @@ def test_the_checkers_own_copy_grades_everything_again(package: Path) -> None:
     assert "told again" in found["told.jsonl"].found
 
 
-@pytest.mark.long
 def test_what_the_code_is_said_to_have_told_is_what_the_copy_tells(package: Path, tmp_path: Path) -> None:
     unpack(package, tmp_path / "opened")
     file = tmp_path / "opened/told.jsonl"
@@ -128,7 +125,6 @@ def house_of_doors(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("isolation", ["inline", "worker"])
 def test_a_package_of_several_turns_is_checked_without_its_code_and_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, isolation: str

@@ -46,7 +46,6 @@ def outcomes(root: Path, work: Path) -> dict[str, set[tuple[str, str]]]:
     return found
 
 
-@pytest.mark.long
 def test_every_check_passes_but_those_of_weights_and_of_a_training(pristine: Path, tmp_path: Path) -> None:
     found = outcomes(pristine, tmp_path)
     assert not found["failed"]

@@ -81,7 +81,6 @@ def test_what_nobody_knows_of_a_served_model_is_not_made_up(server: StandIn, tmp
         assert each.turns[0].prompt_digest.startswith("messages:")
 
 
-@pytest.mark.long
 def test_another_name_setting_fingerprint_or_card_is_another_policy(server: StandIn, tmp_path: Path) -> None:
     def digest_of(*more: str | Path | int) -> str:
         out = tmp_path / str(len(list(tmp_path.iterdir())))
