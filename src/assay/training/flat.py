@@ -17,7 +17,9 @@ from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from assay.core.console import complain
+from assay.policy.engine.lean_weights import Unserved
 from assay.training.flat_attention import Pack, Stretch, Unable, attends_flat
+from assay.training.flat_layers import Layers
 
 # Bytes of keys and values that a prompt's copies for its rows may take before it is read flat; and the tokens
 # that two rows must share where copies cannot be made at all.
@@ -186,11 +188,20 @@ def _flat_states(
             read.append(_Piece(row, each.prompt, width, n))
             deciding += [_Piece(row, each.prompt - 1, min(1, each.prompt), last), read[-1]]
             n += width
-    attends_flat(config)
     whole, first = Pack(stretches), torch.as_tensor(starts, device=ids.device)
+    rows, positions, places = _spread(deciding, ids.device)
+    decided = rows * ids.shape[1] + first[rows] + positions + 1
+    counts = counted.flatten()[decided]
+    kept, decided = places[counts], decided[counts]
     rows, positions, _ = _spread(read, ids.device)
+    tokens = ids[rows, first[rows] + positions]
+    try:
+        return Layers(model, _windows(model))(tokens, positions, whole, kept), decided
+    except Unserved:  # which is known before anything is computed
+        pass
+    attends_flat(config)
     states = model.base_model(
-        input_ids=ids[rows, first[rows] + positions][None],
+        input_ids=tokens[None],
         # Of four dimensions: it is taken as it is, and no other is made
         attention_mask=model.get_input_embeddings().weight.new_zeros(1, 1, 1, 1),
         position_ids=positions[None],
@@ -199,10 +210,7 @@ def _flat_states(
     ).last_hidden_state[0]
     if whole.seen != _windows(model):
         raise Unable("layers that transformers' attention interface does not see")
-    rows, positions, places = _spread(deciding, ids.device)
-    decided = rows * ids.shape[1] + first[rows] + positions + 1
-    counts = counted.flatten()[decided]
-    return states.index_select(0, places[counts]), decided[counts]
+    return states.index_select(0, kept), decided
 
 
 def _windows(model: Any) -> list[int | None]:

@@ -81,6 +81,8 @@ class Stretch:
         self._real = torch.as_tensor((steps < lengths[:, None]).ravel().nonzero()[0], device=device)
         self.causal = Reach.of(steps, device)
         self.causal_prompt = Reach.of(np.arange(prompt), device)
+        self.last_of_prompt = Reach.of(np.array([prompt - 1]), device)
+        self.asked: torch.Tensor | None = None  # the rows' tokens that something is asked of; None: all
         self.positions = np.concatenate([np.arange(n) for n in rows]) if rows else steps
 
     def rows_of(self, x: torch.Tensor) -> torch.Tensor:
@@ -108,6 +110,13 @@ class Pack:
         self.stretches = stretches
         self.longest = max(each.longest for each in stretches)
         self.seen: list[int | None] = []  # the window of each layer
+
+    def keep(self, places: torch.Tensor) -> None:
+        """Note of which places something is asked in the end: tokens of rows and the last one of a prompt."""
+        asked = torch.unique(places)
+        for each in self.stretches:
+            own = asked[(asked >= each.own.start) & (asked < each.own.stop)]
+            each.asked = own - each.own.start
 
 
 def _tiles(
@@ -220,20 +229,48 @@ def _attend_back(
 class _Parts:
     """The parts of one stretch: who looks at whom, as [B, H, n, D], for forward and backward alike."""
 
-    def __init__(self, stretch: Stretch, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, rule: Rule):
+    def __init__(
+        self,
+        stretch: Stretch,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        rule: Rule,
+        *,
+        deciding: bool,
+    ):
         self.stretch, self.group = stretch, len(q) // len(k)
         self.rule = (
             rule if rule.window is not None and rule.window < stretch.longest else rule._replace(window=None)
         )
         self.q, self.k, self.v = q, k, v
-        window = self.rule.window
+        window, prompt = self.rule.window, stretch.read
         first = 0 if window is None else max(0, stretch.prompt - window + 1)
-        self.looked = slice(stretch.read.start + first, stretch.read.stop)
+        self.looked = slice(prompt.start + first, prompt.stop)
+        self.some = stretch.asked if deciding else None
         self.crosses = stretch.n_rows > 0 and first < stretch.prompt
+        # Of a prompt only its last token decides anything, and that one sees all of it but for a window
+        self.reading = slice(prompt.stop - 1, prompt.stop) if deciding else prompt
+        self.read_up_to: Reach | None = stretch.causal_prompt
+        if deciding:
+            self.read_up_to = None if window is None else stretch.last_of_prompt
         self.reach = None
         if window is not None and self.crosses:
-            places = np.tile(stretch.prompt - first + stretch.positions, self.group)
-            self.reach = Reach.of(places, q.device)
+            positions = stretch.positions if self.some is None else stretch.positions[self.some.cpu().numpy()]
+            self.reach = Reach.of(np.tile(stretch.prompt - first + positions, self.group), q.device)
+
+    def asked(self, x: torch.Tensor) -> torch.Tensor:
+        """Return of [H, N, ...] what belongs to the rows' tokens of which something is asked."""
+        own = x[:, self.stretch.own]
+        return own if self.some is None else own.index_select(1, self.some)
+
+    def add_asked(self, x: torch.Tensor, found: torch.Tensor) -> None:
+        """Add to [H, N, D] what was found for the tokens of `asked`."""
+        own = x[:, self.stretch.own]
+        if self.some is None:
+            own += found
+        else:
+            own.index_add_(1, self.some, found)
 
     def repeated(self, x: torch.Tensor) -> torch.Tensor:
         """Return keys or values [H, ...] of so many heads as there are queries."""
@@ -252,6 +289,110 @@ class _Parts:
         return _split(x[0], 1, self.group).flatten(0, 1)
 
 
+def attend_flat(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, pack: Pack, rule: Rule, *, deciding: bool = False
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return attention [N, H, D] of a pack and its log-sum-exp [H, N].
+
+    Args:
+        q: [H, N, D].
+        k: [heads of keys, N, D].
+        v: The same.
+        pack: Who looks at whom.
+        rule: How scores are made.
+        deciding: Only what the pack keeps is asked for; elsewhere are numbers that say nothing.
+    """
+    make = torch.Tensor.new_zeros if deciding else torch.Tensor.new_empty
+    out = make(v, (q.shape[1], len(q), v.shape[-1]))
+    wide = torch.float64 if q.dtype == torch.float64 else torch.float32
+    sums = make(q, q.shape[:2], dtype=wide)
+    for stretch in pack.stretches:
+        p = _Parts(stretch, q, k, v, rule, deciding=deciding)
+        if stretch.prompt:
+            keys, values = (p.repeated(x[:, stretch.read])[None] for x in (k, v))
+            seen, total = _attend(q[None, :, p.reading], keys, values, p.rule, p.read_up_to)
+            out[p.reading], sums[:, p.reading] = seen[0].transpose(0, 1), total[0]
+        if stretch.n_rows:
+            at = stretch.own
+            keys, values = (stretch.rows_of(p.repeated(x[:, at])) for x in (k, v))
+            seen, total = map(
+                stretch.tokens_of,
+                _attend(stretch.rows_of(q[:, at]), keys, values, p.rule, stretch.causal),
+            )
+            if p.crosses:
+                keys, values = k[None, :, p.looked], v[None, :, p.looked]
+                also, more = map(p.unfolded, _attend(p.folded(p.asked(q)), keys, values, p.rule, p.reach))
+                mine, before = (x if p.some is None else x.index_select(1, p.some) for x in (seen, total))
+                whole = torch.logaddexp(before, more)
+                here, there = ((x - whole).exp()[..., None] for x in (before, more))
+                both = (mine * here + also * there).to(v.dtype)
+                if p.some is None:
+                    seen, total = both, whole
+                else:
+                    seen = seen.index_copy(1, p.some, both)
+                    total = total.index_copy(1, p.some, whole)
+            out[at], sums[:, at] = seen.transpose(0, 1), total
+    return out, sums
+
+
+def attend_back(
+    above: torch.Tensor,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    out: torch.Tensor,
+    sums: torch.Tensor,
+    pack: Pack,
+    rule: Rule,
+    into: Sequence[torch.Tensor],
+    *,
+    deciding: bool = False,
+) -> None:
+    """Write the gradients of q, k and v into tensors of their shapes.
+
+    Args:
+        above: That of `out`, [N, H, D]; 0 wherever nothing was asked for.
+        q: What was given to `attend_flat`; the same for k, v, pack, rule and deciding.
+        k: The same.
+        v: The same.
+        out: What `attend_flat` returned; the same for sums.
+        sums: The same.
+        pack: The same.
+        rule: The same.
+        into: Where gradients go.
+        deciding: The same.
+    """
+    above, out = above.transpose(0, 1), out.transpose(0, 1)
+    of_q, of_k, of_v = into
+    for stretch in pack.stretches:
+        p = _Parts(stretch, q, k, v, rule, deciding=deciding)
+        if stretch.prompt:
+            at = stretch.read
+            keys, values = (p.repeated(x[:, at])[None] for x in (k, v))
+            mine, asked, seen, total = (x[None, :, p.reading] for x in (above, q, out, sums))
+            found = _attend_back(mine, asked, keys, values, seen, total, p.rule, p.read_up_to)
+            if deciding:
+                of_q[:, at] = 0
+            of_q[:, p.reading] = found[0][0]
+            of_k[:, at], of_v[:, at] = (p.summed(x[0]) for x in found[1:])
+        if stretch.n_rows:
+            at = stretch.own
+            keys, values = (stretch.rows_of(p.repeated(x[:, at])) for x in (k, v))
+            asked, seen, total = (stretch.rows_of(x[:, at]) for x in (q, out, sums))
+            mine = stretch.padded(above[:, at])
+            found = _attend_back(mine, asked, keys, values, seen, total, p.rule, stretch.causal)
+            of_q[:, at] = stretch.tokens_of(found[0])
+            # A row's last token stands in its padding too, but nothing that counts has looked there
+            of_k[:, at], of_v[:, at] = (p.summed(stretch.tokens_of(x)) for x in found[1:])
+            if p.crosses:
+                keys, values = k[None, :, p.looked], v[None, :, p.looked]
+                mine, asked, seen, total = (p.folded(p.asked(x)) for x in (above, q, out, sums))
+                found = _attend_back(mine, asked, keys, values, seen, total, p.rule, p.reach)
+                p.add_asked(of_q, p.unfolded(found[0]))
+                of_k[:, p.looked] += found[1][0]
+                of_v[:, p.looked] += found[2][0]
+
+
 class _Flat(torch.autograd.Function):
     """Attention [H, N, D] of a pack; the gradient of a sink is not taken."""
 
@@ -260,32 +401,9 @@ class _Flat(torch.autograd.Function):
         ctx: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, pack: Pack, rule: Rule, sinks: Any
     ) -> torch.Tensor:
         """Return [N, H, D]; q is [H, N, D], k and v are [heads of keys, N, D], sinks [H] or None."""
-        out = v.new_empty(q.shape[1], len(q), v.shape[-1])
-        wide = torch.float64 if q.dtype == torch.float64 else torch.float32
-        sums = q.new_empty(q.shape[:2], dtype=wide)
-        for stretch in pack.stretches:
-            p = _Parts(stretch, q, k, v, rule)
-            if stretch.prompt:
-                at = stretch.read
-                keys, values = (p.repeated(x[:, at])[None] for x in (k, v))
-                seen, total = _attend(q[None, :, at], keys, values, p.rule, stretch.causal_prompt)
-                out[at], sums[:, at] = seen[0].transpose(0, 1), total[0]
-            if stretch.n_rows:
-                at = stretch.own
-                keys, values = (stretch.rows_of(p.repeated(x[:, at])) for x in (k, v))
-                seen, total = map(
-                    stretch.tokens_of,
-                    _attend(stretch.rows_of(q[:, at]), keys, values, p.rule, stretch.causal),
-                )
-                if p.crosses:
-                    keys, values = k[None, :, p.looked], v[None, :, p.looked]
-                    also, more = map(p.unfolded, _attend(p.folded(q[:, at]), keys, values, p.rule, p.reach))
-                    whole = torch.logaddexp(total, more)
-                    mine, other = ((x - whole).exp()[..., None] for x in (total, more))
-                    seen, total = (seen * mine + also * other).to(v.dtype), whole
-                out[at], sums[:, at] = seen.transpose(0, 1), total
+        out, sums = attend_flat(q, k, v, pack, rule)
         if sinks is not None:
-            whole = torch.logaddexp(sums, sinks.detach().to(wide)[:, None])
+            whole = torch.logaddexp(sums, sinks.detach().to(sums.dtype)[:, None])
             out *= (sums - whole).exp().t()[..., None].to(out.dtype)
             sums = whole
         ctx.save_for_backward(q, k, v, out, sums)
@@ -297,34 +415,9 @@ class _Flat(torch.autograd.Function):
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         """Return the gradients of q, k and v."""
         q, k, v, out, sums = ctx.saved_tensors
-        above, out = gradients[0].transpose(0, 1), out.transpose(0, 1)
-        of_q, of_k, of_v = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
-        for stretch in ctx.pack.stretches:
-            p = _Parts(stretch, q, k, v, ctx.rule)
-            if stretch.prompt:
-                at = stretch.read
-                keys, values = (p.repeated(x[:, at])[None] for x in (k, v))
-                mine, asked, seen, total = (x[None, :, at] for x in (above, q, out, sums))
-                found = _attend_back(mine, asked, keys, values, seen, total, p.rule, stretch.causal_prompt)
-                of_q[:, at] = found[0][0]
-                of_k[:, at], of_v[:, at] = (p.summed(x[0]) for x in found[1:])
-            if stretch.n_rows:
-                at = stretch.own
-                keys, values = (stretch.rows_of(p.repeated(x[:, at])) for x in (k, v))
-                asked, seen, total = (stretch.rows_of(x[:, at]) for x in (q, out, sums))
-                mine = stretch.padded(above[:, at])
-                found = _attend_back(mine, asked, keys, values, seen, total, p.rule, stretch.causal)
-                of_q[:, at] = stretch.tokens_of(found[0])
-                # A row's last token stands in its padding too, but nothing that counts has looked there
-                of_k[:, at], of_v[:, at] = (p.summed(stretch.tokens_of(x)) for x in found[1:])
-                if p.crosses:
-                    keys, values = k[None, :, p.looked], v[None, :, p.looked]
-                    mine, asked, seen, total = (p.folded(x[:, at]) for x in (above, q, out, sums))
-                    found = _attend_back(mine, asked, keys, values, seen, total, p.rule, p.reach)
-                    of_q[:, at] += p.unfolded(found[0])
-                    of_k[:, p.looked] += found[1][0]
-                    of_v[:, p.looked] += found[2][0]
-        return of_q, of_k, of_v, None, None, None
+        found = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
+        attend_back(gradients[0], q, k, v, out, sums, ctx.pack, ctx.rule, found)
+        return *found, None, None, None
 
 
 def _flat(

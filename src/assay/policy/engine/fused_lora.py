@@ -79,6 +79,19 @@ def plain_product(layer: Any) -> tuple[torch.Tensor, torch.Tensor | None] | None
     return (layer.weight, layer.bias) if type(layer) is torch.nn.Linear else None
 
 
+Adapter = tuple[torch.Tensor, torch.Tensor, float]  # A [rank, in], B [out, rank], and what B A is scaled by
+
+
+def lora_parts(layer: Any) -> tuple[torch.Tensor, torch.Tensor | None, Adapter | None] | None:
+    """Return the weight of a linear layer with its adapter added, its bias, and the adapter if it has one;
+    None for a layer of another kind."""
+    if _is_plain_lora(layer):
+        layer = _Summed(layer)
+    if (found := plain_product(layer)) is None:
+        return None
+    return (*found, layer._given[:3] if type(layer) is _Summed else None)
+
+
 @contextmanager
 def summed(model: Any, *, add: bool = True) -> Iterator[None]:
     """Compute meanwhile with the sums of float32 weights and their LoRA adapters, where these are small.

@@ -56,7 +56,7 @@ class Product:
 @dataclass(frozen=True, slots=True)
 class Layer:
     """One layer, whose query heads stand in another order than the model's (`_by_member`), and the numbers of
-    a query or key in pairs that are turned together (`_in_pairs`).
+    a query or key in pairs that are turned together (`in_pairs`).
 
     `norms` are the weights before attention, behind it, before the inner layer and behind it; None where
     there is no norm. `head_norm`, [query and key heads, dimension], is what queries and keys are multiplied
@@ -117,7 +117,7 @@ def weights_of(model: Any, windows: Mapping[str, int | None]) -> Weights:
     Raises:
         Unserved: It is not of FAMILIES, is not plain float32, or something stands around its layers.
     """
-    family, config, body = _family(model), model.config, model.model
+    family, config, body = family_of(model), model.config, model.model
     gemma, rope = family == "Gemma2", body.rotary_emb
     shape = (config.num_attention_heads, config.num_key_value_heads, body.layers[0].self_attn.head_dim)
     if rope.rope_type not in ROPES or 2 * len(rope.inv_freq) != shape[2]:
@@ -146,7 +146,7 @@ def weights_of(model: Any, windows: Mapping[str, int | None]) -> Weights:
     )
 
 
-def _family(model: Any) -> str:
+def family_of(model: Any) -> str:
     """Return the family, after a look at everything that might compute otherwise than its class says."""
     kind, size = type(model), sum(p.nbytes for p in model.parameters())
     family = kind.__name__.removesuffix("ForCausalLM")
@@ -212,12 +212,12 @@ def _layer(layer: Any, shape: tuple[int, int, int], window: int | None, *, gemma
     weight, bias = by_head("q_proj", heads)
     queries = _by_member(weight, kv_heads), None if bias is None else _by_member(bias, kv_heads)
     turned = [
-        (_in_pairs(weight), None if bias is None else _in_pairs(bias))
+        (in_pairs(weight), None if bias is None else in_pairs(bias))
         for weight, bias in (queries, by_head("k_proj", kv_heads))
     ]
     if hasattr(attention, "q_norm"):
         scales = [attention.q_norm.weight.detach()] * heads + [attention.k_norm.weight.detach()] * kv_heads
-        head_norm = _in_pairs(torch.stack(scales))
+        head_norm = in_pairs(torch.stack(scales))
     norms = [layer.input_layernorm, None, layer.post_attention_layernorm, None]
     if gemma:
         norms[1:] = norms[2], layer.pre_feedforward_layernorm, layer.post_feedforward_layernorm
@@ -246,7 +246,7 @@ def _by_member(x: torch.Tensor, kv_heads: int) -> torch.Tensor:
     return x.reshape(kv_heads, -1, *x.shape[1:]).transpose(0, 1).flatten(0, 1)
 
 
-def _in_pairs(x: torch.Tensor) -> torch.Tensor:
+def in_pairs(x: torch.Tensor) -> torch.Tensor:
     """Reorder the numbers of each head, [heads, dimension, ...], so that what is turned together are
     neighbours: one complex product turns them."""
     return x.reshape(len(x), 2, -1, *x.shape[2:]).transpose(1, 2).flatten(1, 2)
