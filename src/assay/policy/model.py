@@ -18,6 +18,7 @@ from assay.core.errors import ConfigError, PolicyError
 from assay.policy.base.model_files import TOKENIZERS, own_code, refuse_odd_files, refuse_unreadable
 from assay.policy.digests import adapted_digest, digest_folder
 from assay.policy.engine.fused_lora import summed
+from assay.policy.memory import keep_freed_memory
 from assay.policy.renderer import Dialogue
 
 
@@ -230,6 +231,7 @@ def pin(threads: int, *, deterministic: bool, device: str) -> None:
     Raises:
         ConfigError: A switch does not hold; names it.
     """
+    keep_freed_memory()
     torch.set_num_threads(threads)
     if deterministic and os.environ.get(CUBLAS_VARIABLE) not in CUBLAS_WORKSPACES:
         os.environ[CUBLAS_VARIABLE] = CUBLAS_WORKSPACES[0]

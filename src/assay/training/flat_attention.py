@@ -316,8 +316,7 @@ def attend_flat(
             at = stretch.own
             keys, values = (stretch.rows_of(p.repeated(x[:, at])) for x in (k, v))
             seen, total = map(
-                stretch.tokens_of,
-                _attend(stretch.rows_of(q[:, at]), keys, values, p.rule, stretch.causal),
+                stretch.tokens_of, _attend(stretch.rows_of(q[:, at]), keys, values, p.rule, stretch.causal)
             )
             if p.crosses:
                 keys, values = k[None, :, p.looked], v[None, :, p.looked]

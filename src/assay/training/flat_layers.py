@@ -20,6 +20,7 @@ from assay.policy.engine.lean_weights import ROPES, Unserved, family_of, in_pair
 from assay.training.flat_attention import Pack, Rule, attend_back, attend_flat
 
 _rms_norm = torch.nn.functional.rms_norm
+FAMILIES = ("Llama", "Qwen2", "Qwen3", "Mistral")
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,10 +194,12 @@ class Layers:
 
     def __init__(self, model: Any, windows: Sequence[int | None]) -> None:
         family, config, body = family_of(model), model.config, model.model
+        if family not in FAMILIES:
+            raise Unserved(f"a {family}")
         device = body.embed_tokens.weight.device
         attention, rope = body.layers[0].self_attn, body.rotary_emb
         for what, there in (
-            (f"a {family}", family == "Gemma2"),
+            ("windows of other layers", len(windows) != len(body.layers)),
             (f"activation {config.hidden_act}", config.hidden_act != "silu"),
             (f"rope of type {rope.rope_type}", rope.rope_type not in ROPES),
             ("a part of each head that turns", 2 * len(rope.inv_freq) != attention.head_dim),
@@ -233,9 +236,7 @@ class Layers:
         last = len(self._layers) - 1
         for index, ((weights, adapters), window) in enumerate(zip(self._layers, self._windows, strict=True)):
             rule = Rule(self._scale, None, window)
-            look = _Look(
-                *self._heads, self._eps, rule, pack, turns, kept if index == last else None
-            )
+            look = _Look(*self._heads, self._eps, rule, pack, turns, kept if index == last else None)
             x = _Layer.apply(x, weights, look, *adapters)  # type: ignore[no-untyped-call]
         norm = self._body.norm.weight
         return _rms_norm(x, norm.shape, norm, self._eps)
@@ -256,7 +257,9 @@ class Layers:
             adapters += given
         head_norm = None
         if hasattr(attention, "q_norm"):
-            scales = [attention.q_norm.weight.detach()] * heads + [attention.k_norm.weight.detach()] * kv_heads
+            scales = [attention.q_norm.weight.detach()] * heads + [
+                attention.k_norm.weight.detach()
+            ] * kv_heads
             head_norm = in_pairs(torch.stack(scales))
         return _Weights(*found, head_norm), adapters
 
