@@ -1,16 +1,16 @@
-"""The layers of known families as one function each, with a gradient of its own, for rows that are read flat.
+"""The layers of known families, for rows that are read flat: one function each, with a gradient of its own.
 
-A layer reads plain tensors: adapters are added to the weights they belong to, weights of one input are joined,
-and a norm's weights are part of the product behind it. Of the last layer only what decides a token is
-computed. The same numbers as from transformers' modules, but for what float32 rounds; other models are read
+A layer reads plain tensors. Adapters are added to the weights they belong to, weights of one input are
+joined, and a norm's weights are part of the product behind it. Of the last layer only what decides a token is
+computed. The numbers are those of transformers' modules, but for what float32 rounds; other models are read
 by their modules.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import Any
 
 import torch
@@ -86,9 +86,10 @@ class _Look:
         turned = qkv[:, : self.heads + self.kv_heads]
         torch.view_as_complex(turned.view(*turned.shape[:2], -1, 2)).mul_(turns)
 
-    def parts(self, qkv: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def parts(self, qkv: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return queries, keys and values, [heads, n, dimension] each."""
-        return qkv.transpose(0, 1).split([self.heads, self.kv_heads, self.kv_heads])
+        by_head, keys = qkv.transpose(0, 1), self.heads + self.kv_heads
+        return by_head[: self.heads], by_head[self.heads : keys], by_head[keys:]
 
 
 def _norm(x: torch.Tensor, eps: float) -> tuple[torch.Tensor, torch.Tensor]:
@@ -163,16 +164,9 @@ class _Layer(torch.autograd.Function):
             of_seen = of_seen.new_zeros(len(qkv), of_seen.shape[1]).index_add_(0, look.kept, of_seen)
             above = above.new_zeros(normed.shape).index_add_(0, look.kept, above)
         below = torch.empty_like(qkv)
-        attend_back(
-            of_seen.view_as(seen),
-            *look.parts(qkv),
-            seen,
-            sums,
-            look.pack,
-            look.rule,
-            look.parts(below),
-            deciding=look.kept is not None,
-        )
+        q, k, v = look.parts(qkv)
+        above_it, only = of_seen.view_as(seen), look.kept is not None
+        attend_back(above_it, q, k, v, seen, sums, look.pack, look.rule, look.parts(below), deciding=only)
         look.turn(below, look.turns.conj())
         if heads is not None:
             turned = below[:, : heads.shape[1]]
@@ -243,7 +237,7 @@ class Layers:
 
     def _layer(self, layer: Any) -> tuple[_Weights, list[torch.Tensor]]:
         attention, mlp = layer.self_attn, layer.mlp
-        heads, kv_heads, dim = self._heads
+        heads, kv_heads, _ = self._heads
         first, second = layer.input_layernorm.weight, layer.post_attention_layernorm.weight
         found, adapters = list[_Product](), list[torch.Tensor]()
         for modules, turned, norm in (
@@ -257,11 +251,9 @@ class Layers:
             adapters += given
         head_norm = None
         if hasattr(attention, "q_norm"):
-            scales = [attention.q_norm.weight.detach()] * heads + [
-                attention.k_norm.weight.detach()
-            ] * kv_heads
-            head_norm = in_pairs(torch.stack(scales))
-        return _Weights(*found, head_norm), adapters
+            of_q, of_k = attention.q_norm.weight.detach(), attention.k_norm.weight.detach()
+            head_norm = in_pairs(torch.stack([of_q] * heads + [of_k] * kv_heads))
+        return _Weights(found[0], found[1], found[2], found[3], head_norm), adapters
 
     def _joined(
         self, modules: Sequence[Any], turned: Sequence[int], norm: torch.Tensor | None
@@ -269,26 +261,26 @@ class Layers:
         """Return modules of one input as one product; the outputs of the first ones are so many heads whose
         numbers stand in pairs."""
 
-        def ordered(x: torch.Tensor) -> torch.Tensor:
-            if index >= len(turned):
+        def ordered(x: torch.Tensor, heads: int | None) -> torch.Tensor:
+            if heads is None:
                 return x
-            return in_pairs(x.view(turned[index], self._heads[2], *x.shape[1:])).flatten(0, 1)
+            return in_pairs(x.view(heads, self._heads[2], *x.shape[1:])).flatten(0, 1)
 
         weights, biases, adapted = list[torch.Tensor](), list[torch.Tensor](), list[slice]()
         every_a, every_b, n = list[torch.Tensor](), list[torch.Tensor](), 0
         there = False
-        for index, module in enumerate(modules):
+        for module, heads in zip_longest(modules, turned):
             if (parts := lora_parts(module)) is None:
                 raise Unserved(f"a {type(module).__name__} that is not one product")
             weight, bias, adapter = parts
-            weights.append(ordered(weight.detach()).t())
-            biases.append(weight.new_zeros(len(weight)) if bias is None else ordered(bias.detach()))
+            weights.append(ordered(weight.detach(), heads).t())
+            biases.append(weight.new_zeros(len(weight)) if bias is None else ordered(bias.detach(), heads))
             there |= bias is not None
             if adapter is not None:
                 a, b, scale = adapter
                 self._used |= {id(a), id(b)}
                 every_a.append(a)
-                every_b.append(ordered(b) * scale)
+                every_b.append(ordered(b, heads) * scale)
                 adapted.append(slice(n, n + len(weight)))
             n += len(weight)
         whole = torch.cat(weights, 1)
