@@ -100,6 +100,23 @@ def test_layers_read_the_base_where_its_adapter_is_switched_off() -> None:
             assert not torch.allclose(read(model), expected, rtol=0, atol=1e-2)
 
 
+@pytest.mark.parametrize("name", ["qwen3", "mistral", "gemma2"])
+def test_a_model_that_always_reads_flat_does_so_where_layers_serve_it(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flat, "reads_flat", lambda *_, **__: False)
+    model = adapted(name, ("q_proj", "v_proj"))
+    with mock.patch.object(flat, "_flat_states", side_effect=flat._flat_states) as passes:
+        expected, slopes = numbers(model)
+        assert not passes.called
+        flat.always_read_flat(model.get_base_model())
+        found, mine = numbers(model)
+        assert passes.called is (name != "gemma2")
+    torch.testing.assert_close(found, expected, rtol=0, atol=5e-6)
+    for each, slope in slopes.items():
+        assert (mine[each] - slope).norm() <= 2e-5 * slope.norm(), each
+
+
 def unfreeze(model: Any) -> None:
     model.get_base_model().model.norm.weight.requires_grad_()
 

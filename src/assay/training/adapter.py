@@ -22,6 +22,7 @@ from assay.core.seeds import derive_seed
 from assay.core.storage.files import write_folder
 from assay.evaluation.rollout import Lost, Rollout
 from assay.policy.model import Policy
+from assay.training.flat import always_read_flat
 
 Tensors = dict[str, torch.Tensor]
 
@@ -42,7 +43,8 @@ class TrainedAdapter:
 def attach_adapter(policy: Policy, params: Params) -> Policy:
     """Return the policy with a fresh LoRA adapter in float32; base weights are frozen.
 
-    The adapter starts as the identity (B = 0) and its A matrices are a function of the training seed.
+    The adapter starts as the identity (B = 0) and its A matrices are a function of the training seed. Where
+    `generation.backend` is lean, it learns by layers of our own too.
     """
     from peft import LoraConfig, get_peft_model
 
@@ -65,6 +67,8 @@ def attach_adapter(policy: Policy, params: Params) -> Policy:
     for parameter in model.parameters():
         if parameter.requires_grad:
             parameter.data = parameter.data.float()
+    if params.generation.backend == "lean":
+        always_read_flat(model.get_base_model())
     return Policy(model, policy.tokenizer, policy.dialogue, policy.digest)
 
 

@@ -24,7 +24,7 @@ from assay.training.flat_layers import Layers
 # Bytes of keys and values that a prompt's copies for its rows may take before it is read flat; and the tokens
 # that two rows must share where copies cannot be made at all.
 LARGEST_COPIES, LEAST_SHARED = 2**26, 64
-_UNABLE = "_assay_cannot_read_flat"
+_UNABLE, _ALWAYS = "_assay_cannot_read_flat", "_assay_reads_flat"
 
 
 class Shared(NamedTuple):
@@ -81,6 +81,12 @@ def reads_flat(model: Any, shared: Sequence[Shared], *, copied: bool) -> bool:
     return any(each.prompt >= LEAST_SHARED for each in shared)
 
 
+def always_read_flat(model: Any) -> None:
+    """Have all rows of a model read flat from here on, also those that share nothing, where layers of our own
+    serve it (`flat_layers.py`)."""
+    setattr(model, _ALWAYS, True)
+
+
 def packs(shared: Sequence[Shared], most: int) -> list[list[Shared]]:
     """Return what is read in one sequence each: no more tokens than `most` of the longest row have, but for
     one row alone."""
@@ -132,10 +138,17 @@ def read_flat(
         tuple(row[first : first + n]) for row, first, n in zip(ids.tolist(), starts, openings, strict=True)
     ]
     shared = shared_openings(tokens, lengths)
-    if not reads_flat(model, shared, copied=copied):
+    asked = reads_flat(model, shared, copied=copied)
+    if not (asked or getattr(model, _ALWAYS, False)):
         return None
     try:
-        parts = [_flat_states(model, ids, starts, counted, pack) for pack in packs(shared, most)]
+        layers = Layers(model, _windows(model))
+    except Unserved:  # which is known before anything is computed
+        if not asked:
+            return None
+        layers = None
+    try:
+        parts = [_flat_states(model, layers, ids, starts, counted, pack) for pack in packs(shared, most)]
     except Unable as why:
         cannot(model, why)
         return None
@@ -162,13 +175,19 @@ def _spread(pieces: Sequence[_Piece], device: torch.device) -> tuple[torch.Tenso
 
 
 def _flat_states(
-    model: Any, ids: torch.Tensor, starts: Sequence[int], counted: torch.Tensor, pack: Sequence[Shared]
+    model: Any,
+    layers: Layers | None,
+    ids: torch.Tensor,
+    starts: Sequence[int],
+    counted: torch.Tensor,
+    pack: Sequence[Shared],
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the last hidden states [N, H] that decide the tokens that count, of rows read in one sequence,
     and where those tokens stand in the flattened ids [N].
 
     Args:
         model: A causal language model with a backbone.
+        layers: Those that read in place of its modules; None: its modules do.
         ids: [B, W].
         starts: The column of each row's first token.
         counted: [B, W]; True for tokens that count, none of them in what is shared.
@@ -195,10 +214,8 @@ def _flat_states(
     kept, decided = places[counts], decided[counts]
     rows, positions, _ = _spread(read, ids.device)
     tokens = ids[rows, first[rows] + positions]
-    try:
-        return Layers(model, _windows(model))(tokens, positions, whole, kept), decided
-    except Unserved:  # which is known before anything is computed
-        pass
+    if layers is not None:
+        return layers(tokens, positions, whole, kept), decided
     attends_flat(config)
     states = model.base_model(
         input_ids=tokens[None],

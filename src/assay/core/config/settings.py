@@ -268,8 +268,8 @@ class GenerationSettings(Settings):
     batch_size: Positive = Field(description="conversations held at once")
     backend: Literal["cached", "lean", "transformers", "vllm", "vllm_server"] = Field(
         description=(
-            "cached: our own; lean: the same, faster, for float32 models of some families; transformers: its"
-            " generate, as a reference; vllm: an extra, in this process; "
+            "cached: our own; lean: the same, faster, for float32 models of some families, which also learn"
+            " by it; transformers: its generate, as a reference; vllm: an extra, in this process; "
             "vllm_server: a server of it at ASSAY_VLLM_URL; neither of the two was run by us"
         )
     )
