@@ -6,6 +6,7 @@ import json
 import tempfile
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -21,7 +22,7 @@ from assay.policy.base import tiny
 from assay.policy.model import Policy
 from assay.policy.renderer import Dialogue
 from assay.tasks.collider import Collider, ColliderSettings, generate
-from assay.training import recipe, rollouts
+from assay.training import flat, recipe, rollouts
 from assay.training.adapter import TrainedAdapter, save_adapter
 from assay.training.checkpoints.store import Checkpoints
 from assay.training.grpo import train
@@ -104,6 +105,25 @@ def test_the_same_seed_twice_gives_the_same_adapter_and_logs() -> None:
     assert one.adapter_config == other.adapter_config
     moved = [t for name, t in one.adapter.items() if "lora_B" in name and t.abs().sum() > 0]
     assert moved, "two steps at this rate must have changed the adapter"
+
+
+def test_a_policy_that_plays_by_lean_learns_by_layers_of_ours_too_and_each_time_the_same() -> None:
+    plain = params()
+    lora = plain.train.lora.model_copy(update={"dropout": 0.0})
+    plain = with_last_checkpoint(
+        plain.model_copy(update={"train": plain.train.model_copy(update={"lora": lora})})
+    )
+    lean = plain.model_copy(update={"generation": plain.generation.model_copy(update={"backend": "lean"})})
+    with mock.patch.object(flat, "Layers", side_effect=flat.Layers) as layers:
+        cached, first = run(plain)
+        assert not layers.called
+        one, second = run(lean)
+        assert layers.call_count >= 2  # both steps, and the KL's texts
+    other, third = run(lean)
+    assert equal(one, other) and second.train_log == third.train_log
+    assert first.train_log[0]["digests"]["rewards"] == second.train_log[0]["digests"]["rewards"]
+    for name, expected in cached.adapter.items():
+        assert (one.adapter[name] - expected).norm() <= 1e-2 * expected.norm(), name
 
 
 def test_validating_more_often_does_not_change_training() -> None:
