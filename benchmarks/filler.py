@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 from benchmarks import stock
+from benchmarks.common import spread, turns
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from assay.core.decoding import Backend, Decoding
@@ -406,9 +407,8 @@ def side_by_side(bench: Bench, pairs: int) -> dict[str, Any]:
     for side in ("stock", "ours"):
         bench.timed(side)
     found: dict[str, list[dict[str, float]]] = {"stock": [], "ours": []}
-    for pair in range(pairs):
-        for side in ("stock", "ours") if pair % 2 == 0 else ("ours", "stock"):
-            found[side].append(bench.timed(side))
+    for _, side in turns(pairs):
+        found[side].append(bench.timed(side))
     both = list(zip(found["stock"], found["ours"], strict=True))
     ratios = [one["seconds"] / other["seconds"] for one, other in both]
     rows: dict[str, Any] = {}
@@ -418,5 +418,5 @@ def side_by_side(bench: Bench, pairs: int) -> dict[str, Any]:
         if "peak_mib" in runs[0]:
             rows[side]["peak_mib"] = max(run["peak_mib"] for run in runs)
     told = [{"stock_seconds": one["seconds"], "ours_seconds": other["seconds"]} for one, other in both]
-    middle = {"ratio": statistics.median(ratios), "low": min(ratios), "high": max(ratios), "n": pairs}
-    return middle | {"pairs": told} | rows
+    range_ = spread(ratios)
+    return {"ratio": range_.pop("median"), "n": pairs, "pairs": told} | range_ | rows

@@ -1,31 +1,28 @@
 """Playing by `generation.backend: lean` beside `cached` and stock generate, in processor seconds; one thread.
 
     ./run bench lean
-    ./run python benchmarks/lean.py --only tiny,apart --out FILE    (a quick look)
+    ./run python benchmarks/lean.py --only tiny apart --out FILE    (a quick look)
 
 Random weights and a task that only takes up tokens (benchmarks/filler.py). `cached` and `lean` play in turn,
 after a go each that is not counted; stock plays once where it is asked for, since it takes minutes.
-Processor seconds, because another program on the machine changes those least. Writes results/lean.json and
-.md, or with --out that file alone.
+Processor seconds, because another program on the machine changes those least. Writes results/lean.json.
 """
 
 from __future__ import annotations
 
-import argparse
 import gc
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch
-from benchmarks import filler, stock  # sides has set the thread counts first
+from benchmarks import filler, stock
+from benchmarks.common import RESULTS, holds, machine, options, written
 from benchmarks.cost import SHAPES
-from benchmarks.sides import RESULTS, holds, machine, written
 
 PAIRS = 5
 WORKS = {
@@ -76,46 +73,16 @@ def compared(work: str, pairs: int, *, with_stock: bool) -> dict[str, Any]:
     return row
 
 
-def told(record: Mapping[str, Any]) -> str:
-    """Return the result as Markdown."""
-    lines = [
-        "| work | model | prompts x group | prompt, turns, new, reply | stock, s | cached, s | lean, s |"
-        " lean against cached (range) | equal episodes |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    for name, row in record["works"].items():
-        work = row["work"]
-        sizes = ", ".join(str(work[each]) for each in ("prompt", "turns", "new", "reply"))
-        once = f"{row['stock_seconds']:.2f}" if "stock_seconds" in row else "not run"
-        lines.append(
-            f"| {name} | {row['model']} | {work['prompts']} x {work['group']} | {sizes} | {once} |"
-            f" {row['seconds']['cached']:.3f} | {row['seconds']['lean']:.3f} |"
-            f" {row['ratio']:.2f} ({row['low']:.2f} to {row['high']:.2f}) |"
-            f" {row['equal']} of {row['episodes']} |"
-        )
-    where = record["machine"]
-    lines += [
-        "",
-        f"Processor seconds, one thread, medians of {record['pairs']} pairs; stock once. {where['cpu']},"
-        f" load {where['load_at_start']} at the start;"
-        f" {', '.join(f'{name} {number}' for name, number in where['versions'].items())}.",
-    ]
-    return "\n".join(lines) + "\n"
-
-
 def main() -> None:
     """Measure every work, and write the result."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options(__doc__)
     parser.add_argument("--pairs", type=int, default=PAIRS)
-    parser.add_argument("--only", default=",".join(WORKS), help="works, with commas between")
-    parser.add_argument("--stock", default=",".join(WORKS), help="works that stock plays too")
-    parser.add_argument("--out", type=Path, help="write the record here, and nothing to results/")
+    parser.add_argument("--only", nargs="+", choices=WORKS, default=list(WORKS))
+    parser.add_argument(
+        "--stock", nargs="*", choices=WORKS, default=list(WORKS), help="works stock plays too"
+    )
+    parser.add_argument("--out", type=Path, default=RESULTS / "lean.json")
     chosen = parser.parse_args()
-    names = chosen.only.split(",")
-    if unknown := [name for name in names if name not in WORKS]:
-        parser.error(f"no work by the name of {', '.join(unknown)}; there are {', '.join(WORKS)}")
     torch.set_num_threads(1)
     record: dict[str, Any] = {
         "machine": machine(),
@@ -123,14 +90,11 @@ def main() -> None:
         "range_holds_the_median_with_probability": holds(chosen.pairs),
         "works": {},
     }
-    for name in names:
-        row = compared(name, chosen.pairs, with_stock=name in chosen.stock.split(","))
+    for name in chosen.only:
+        row = compared(name, chosen.pairs, with_stock=name in chosen.stock)
         record["works"][name] = row
         print(f"{name}: {row['ratio']:.2f} times faster than cached", file=sys.stderr, flush=True)
-    print(told(record))
-    written(chosen.out or RESULTS / "lean.json", record)
-    if chosen.out is None:
-        (RESULTS / "lean.md").write_text(told(record), encoding="utf-8")
+    written(chosen.out, record)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ import hashlib
 import json
 import multiprocessing
 import os
-import platform
 import resource
 import shutil
 import statistics
@@ -20,22 +19,20 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 from unittest import mock
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 
 import torch
 from benchmarks import json_base, stock
+from benchmarks.common import ROOT, changed
 from benchmarks.filler import Shape, Talk, least_work, product_rate
-from matplotlib.figure import Figure
 from tests.training.whole_project import copied_project, run
 from transformers.utils.logging import disable_progress_bar
 
@@ -46,22 +43,14 @@ from assay.core.seeds import derive_seed
 from assay.dataset.suite import Play, Suite, choose
 from assay.evaluation.measure import measure
 from assay.evaluation.rollout import play
-from assay.evidence.figures.drawing import render
 from assay.pipeline.inputs import items_of, task_of, validation_suite
 from assay.pipeline.policies import open_policy
 from assay.pipeline.project import Project
 
-RESULTS = Path(__file__).parent / "results"
 NEVER = 10**6
 JSON = "collider_json"
 # What a base is made from; a change elsewhere makes no other base.
-MAKERS = (
-    "configs",
-    "data/{task}/SHA256SUMS",
-    "src/assay/policy/base/tiny.py",
-    "src/assay/policy/base/tiny.py",
-    "src/assay/tasks",
-)
+MAKERS = ("configs", "data/{task}/SHA256SUMS", "src/assay/policy/base/tiny.py", "src/assay/tasks")
 MIB = 2**20
 MANY = 4096  # rows of a product as wide as it gets when prompts are read or learned from
 
@@ -100,17 +89,15 @@ def base_project(name: str) -> Project:
 
 
 def short(params: Params, steps: int, seed: int) -> Params:
-    """Return the settings with a seed and few steps, and with validations and checkpoints at the two ends
-    only."""
-    changes: dict[str, Any] = {
-        "seed": seed,
-        "train": params.train.model_copy(update={"steps": steps}),
-        "validation": params.validation.model_copy(update={"items": 4, "draws": 1, "interval": NEVER}),
-        "checkpoint": params.checkpoint.model_copy(update={"every": NEVER}),
-        "claim": params.claim.model_copy(update={"checkpoint_rule": "last"}),
-        "health": params.health.model_copy(update={"preflight": False}),
-    }
-    return params.model_copy(update=changes)
+    """Return the settings with a seed, few steps, and validations and checkpoints at the two ends only."""
+    return changed(
+        params.model_copy(update={"seed": seed}),
+        train={"steps": steps},
+        validation={"items": 4, "draws": 1, "interval": NEVER},
+        checkpoint={"every": NEVER},
+        claim={"checkpoint_rule": "last"},
+        health={"preflight": False},
+    )
 
 
 class Side:
@@ -261,8 +248,7 @@ class Ours(Side):
 
         from assay.training.adapter import tensors_digest
 
-        project = Project(self.project.root, logging_cost.settings(self.params))
-        trained, seconds, _ = logging_cost.run(project, logged=logged)
+        trained, seconds = logging_cost.run(self.project, logged=logged)
         return {**seconds, "weights": tensors_digest(sorted(trained.adapter.items()))}
 
     def check(self, episodes: int) -> dict[str, Any]:
@@ -463,58 +449,3 @@ class Worker:
             self._process.join(20)
         if self._process.is_alive():
             self._process.terminate()
-
-
-def holds(n: int) -> float:
-    """Return the probability that the range of n independent values holds their true median."""
-    return 1.0 - 2.0 / 2**n
-
-
-def machine() -> dict[str, Any]:
-    """Return what a reader needs to know of where this was measured."""
-    cpu = next(
-        (line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), ""
-    )
-    return {
-        "cpu": cpu or platform.processor() or platform.machine(),
-        "cores": os.cpu_count(),
-        "threads": 1,
-        "python": platform.python_version(),
-        "versions": {each: version(each) for each in ("torch", "trl", "transformers", "peft")},
-        "load_at_start": round(os.getloadavg()[0], 2),
-    }
-
-
-def _lines(path: str) -> list[str]:
-    try:
-        return Path(path).read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return []
-
-
-def written(out: Path, record: dict[str, Any]) -> None:
-    """Write a record as JSON."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(record, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def published(
-    name: str,
-    record: dict[str, Any],
-    told: str,
-    figure: Callable[[], Figure],
-    *,
-    out: Path | None,
-    quick: bool,
-) -> None:
-    """Say what was measured; write it to `out`, and as JSON, table and figure to results/ unless this was a
-    quick try."""
-    print(told)
-    if out is not None:
-        written(out, record)
-    if quick:
-        return
-    written(RESULTS / f"{name}.json", record)
-    (RESULTS / f"{name}.md").write_text(told, encoding="utf-8")
-    for kind, content in render(figure()).items():
-        (RESULTS / f"{name}.{kind}").write_bytes(content)

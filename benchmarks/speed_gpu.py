@@ -30,7 +30,6 @@ Exits with 2 if there is no such device (nothing is written), with 1 if a part f
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import gc
 import importlib.util
@@ -47,7 +46,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import torch
 from benchmarks import filler
-from benchmarks.sides import RESULTS, holds, machine, written
+from benchmarks.common import RESULTS, holds, machine, options, written
 
 NO_DEVICE, FAILED = 2, 1
 PAIRS, SINGLE, MULTI, FLOOR = 5, 3.0, 5.0, 2.0
@@ -200,9 +199,7 @@ PARTS: dict[str, Callable[[GpuPlace], dict[str, Any]]] = {
 
 def main() -> int:
     """Measure the parts, write each as it ends, and return the exit code."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options(__doc__)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument(
         "--tiny", action="store_true", help="a tiny model and short episodes in the place of the true ones"

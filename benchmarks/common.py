@@ -1,0 +1,67 @@
+"""What the measurements share: folders, options, what is said of the machine, and records as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+from collections.abc import Iterable, Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks/results"
+
+
+def options(about: str | None) -> argparse.ArgumentParser:
+    """Return a parser that shows a script's docstring as it is written."""
+    return argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+
+def machine() -> dict[str, Any]:
+    """Return what a reader needs to know of where this was measured."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.is_file() else []
+    names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
+    return {
+        "cpu": names[0] if names else platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "threads": 1,
+        "python": platform.python_version(),
+        "versions": {each: version(each) for each in ("torch", "trl", "transformers", "peft")},
+        "load_at_start": round(os.getloadavg()[0], 2),
+    }
+
+
+def written(path: Path, record: dict[str, Any], *, sort_keys: bool = True) -> None:
+    """Write a record as JSON."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(record, indent=2, sort_keys=sort_keys, ensure_ascii=False)
+    path.write_text(f"{text}\n", encoding="utf-8")
+
+
+def holds(n: int) -> float:
+    """Return the probability that the range of n independent values holds their true median."""
+    return 1.0 - 2.0 / 2**n
+
+
+def spread(values: Iterable[float]) -> dict[str, float]:
+    """Return the median and the range of some values."""
+    all_ = list(values)
+    return {"median": statistics.median(all_), "low": min(all_), "high": max(all_)}
+
+
+def turns(pairs: int, one: str = "stock", other: str = "ours") -> Iterator[tuple[int, str]]:
+    """Yield the number of a pair and a side of it, in the order A B B A, so that a drift hits both alike."""
+    for pair in range(pairs):
+        for side in (one, other) if pair % 2 == 0 else (other, one):
+            yield pair, side
+
+
+def changed(params: Any, **sections: dict[str, Any]) -> Any:
+    """Return settings with other values in some of their sections."""
+    made = {name: getattr(params, name).model_copy(update=values) for name, values in sections.items()}
+    return params.model_copy(update=made)
