@@ -7,7 +7,7 @@ import json
 import os
 import platform
 import statistics
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,31 @@ def written(path: Path, record: dict[str, Any], *, sort_keys: bool = True) -> No
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(record, indent=2, sort_keys=sort_keys, ensure_ascii=False)
     path.write_text(f"{text}\n", encoding="utf-8")
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return rows as a table in Markdown, numbers with four digits that count; what a row lacks stays empty."""
+    import pandas as pd
+
+    def cell(value: Any) -> str:
+        if isinstance(value, float):
+            return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+        return "" if value is None else str(value)
+
+    shown = [{name: cell(value) for name, value in row.items()} for row in rows]
+    return pd.DataFrame(shown).fillna("").to_markdown(index=False, disable_numparse=True)
+
+
+def page(path: Path, title: str, tables: Mapping[str, Sequence[Mapping[str, Any]]], about: str) -> None:
+    """Write tables under headings as a page beside the record they are of."""
+    parts = [f"# {title}", *(f"## {name}\n\n{table(rows)}" for name, rows in tables.items() if rows), about]
+    path.with_suffix(".md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+
+
+def told_of(machine: Mapping[str, Any]) -> str:
+    """Return one sentence on where something was measured."""
+    versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items())
+    return f"{machine['cpu']}, one thread, load {machine['load_at_start']} at the start; {versions}."
 
 
 def holds(n: int) -> float:

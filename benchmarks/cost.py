@@ -6,7 +6,7 @@
 One thing is varied at a time, about a middle: a model with random weights, one prompt with a group of 8, 128
 tokens of prompt, one turn of 32 tokens (filler.py). Ours and stock generate, in turn, medians of seconds. The
 floor is the same work at the bandwidth and the arithmetic that a copy and a matrix product reach in this run.
-Peaks of memory (MiB) are of a process for each side. Writes results/cost_cpu.json.
+Peaks of memory (MiB) are of a process for each side. Writes results/cost_cpu.json and .md.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import dataclasses
 import resource
 import sys
 import time
+from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -23,7 +24,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch
 from benchmarks import filler, stock
-from benchmarks.common import RESULTS, holds, machine, options, written
+from benchmarks.common import RESULTS, holds, machine, options, page, told_of, written
 
 PAIRS = 3
 SHAPES = {
@@ -65,6 +66,26 @@ def alone(*arguments: Any) -> Any:
         return pool.submit(point, *arguments).result()
 
 
+def write_page(out: Path, record: Mapping[str, Any]) -> None:
+    """Write what the record says as a table for each thing that is varied."""
+    tables = {
+        f"By {name}": [
+            {"at": row["at"], "stock, s": row["stock"]["seconds"], "ours, s": row["ours"]["seconds"]}
+            | {"times faster": row["ratio"], "lowest": row["low"], "highest": row["high"]}
+            | {"floor, s": row["floor"]["seconds"]}
+            | {"times the floor": row["ours"]["seconds"] / row["floor"]["seconds"]}
+            | {"ours, tokens/s": row["ours"]["tokens_per_second"]}
+            | {f"{side}, peak MiB": row["memory"][side]["peak_mib"] for side in ("stock", "ours")}
+            | {f"{side}, log-prob gap": row["difference"][side] for side in ("stock", "ours")}
+            for row in rows
+        ]
+        for name, rows in record["axes"].items()
+    }
+    rates = f"{record['probe']['bandwidth'] / 1e9:.1f} GB/s, {record['probe']['flops'] / 1e9:.0f} GFLOP/s"
+    about = f"Medians of {record['pairs']} pairs. The floor is at {rates}. {told_of(record['machine'])}"
+    page(out, "What rollouts cost on one CPU thread", tables, about)
+
+
 def main() -> None:
     """Measure every point, and write the result."""
     parser = options(__doc__)
@@ -92,6 +113,7 @@ def main() -> None:
             print(f"{name} {at}: {row['ratio']:.2f} times faster", file=sys.stderr, flush=True)
     record["seconds"] = round(time.monotonic() - begun, 1)
     written(chosen.out, record)
+    write_page(chosen.out, record)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ before the first run.
 Added once masked 50 % had left, to learn why, without a criterion: `clean again` on the seeds of the arms,
 `halved` groups without failures, `late` failures in `judge`, whatever the length.
 
-Writes results/failures.json; with --go-on the runs that it holds are kept.
+Writes results/failures.json and .md; with --go-on the runs that it holds are kept.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from scipy.stats import t as student
 from transformers.utils.logging import disable_progress_bar
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.common import RESULTS, ROOT, changed, options, written
+from benchmarks.common import RESULTS, ROOT, changed, options, page, written
 
 from assay.core.errors import EnvironmentFailure, TrainingStopped
 from assay.core.records import AlarmSource, Episode
@@ -324,6 +324,27 @@ def judged(runs: Sequence[Run]) -> dict[str, Any]:
     }
 
 
+def write_page(record: Mapping[str, Any]) -> None:
+    """Write what the record says as a table."""
+    rows = [
+        {"arm": row["arm"], "aimed at": row["share"], "lost": row["lost_share"], "runs": row["runs"]}
+        | {"episodes learned from": row["learned_from"]}
+        | {"points inside": f"{row['inside']['reward']} of {row['points']}"}
+        | {"stays": row.get("stays"), "predicted": row.get("predicted")}
+        | {
+            f"{end} difference of reward": row["difference"]["reward"][end]
+            for end in ("low", "value", "high")
+        }
+        | {f"last {name}": value for name, value in row["last"].items()}
+        for row in (*record["arms"], *record["added"])
+    ]
+    control = record["control"]
+    about = (
+        f"The clean runs, each held against the others: {control['inside']} of {control['points']} points."
+    )
+    page(RESULT, "Trainings with an environment that fails", {"Arms": rows}, about)
+
+
 def main() -> None:
     """Train all arms, one after the other, and write the result after each."""
     retries.pause = lambda seconds: None  # no failure here would pass by waiting
@@ -390,7 +411,9 @@ def main() -> None:
     for seed in ARM_SEEDS:
         for arm, share, hazard in arms:
             made(arm, share, hazard, seed)
-            written(RESULT, record | judged(runs))
+            whole = record | judged(runs)
+            written(RESULT, whole)
+            write_page(whole)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
 
 Random weights and a task that only takes up tokens (benchmarks/filler.py). `cached` and `lean` play in turn,
 after a go each that is not counted; stock plays once where it is asked for, since it takes minutes.
-Processor seconds, because another program on the machine changes those least. Writes results/lean.json.
+Processor seconds, because another program on the machine changes those least. Writes results/lean.json and .md.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch
 from benchmarks import filler, stock
-from benchmarks.common import RESULTS, holds, machine, options, written
+from benchmarks.common import RESULTS, holds, machine, options, page, told_of, written
 from benchmarks.cost import SHAPES
 
 PAIRS = 5
@@ -73,6 +73,21 @@ def compared(work: str, pairs: int, *, with_stock: bool) -> dict[str, Any]:
     return row
 
 
+def write_page(out: Path, record: dict[str, Any]) -> None:
+    """Write what the record says as a table."""
+    rows = [
+        {"work": name, "model": row["model"]}
+        | row["work"]
+        | {"stock, s": row.get("stock_seconds", "not run")}
+        | {f"{side}, s": seconds for side, seconds in row["seconds"].items()}
+        | {"cached over lean": row["ratio"], "lowest": row["low"], "highest": row["high"]}
+        | {"equal episodes": f"{row['equal']} of {row['episodes']}"}
+        for name, row in record["works"].items()
+    ]
+    about = f"Medians of {record['pairs']} pairs; stock once. {told_of(record['machine'])}"
+    page(out, "Playing by lean beside cached", {"Processor seconds": rows}, about)
+
+
 def main() -> None:
     """Measure every work, and write the result."""
     parser = options(__doc__)
@@ -95,6 +110,7 @@ def main() -> None:
         record["works"][name] = row
         print(f"{name}: {row['ratio']:.2f} times faster than cached", file=sys.stderr, flush=True)
     written(chosen.out, record)
+    write_page(chosen.out, record)
 
 
 if __name__ == "__main__":

@@ -268,9 +268,7 @@ class Ours(Side):
 class Stock(Side):
     """TRL's trainer and transformers' generate; see stock.py."""
 
-    def train(
-        self, warm_up: int, steps: int, seed: int, checked: bool = True, continuous: bool = False
-    ) -> dict[str, float]:
+    def train(self, warm_up: int, steps: int, seed: int, checked: bool = True) -> dict[str, float]:
         """Train warm_up + steps steps and return what came of the last `steps` of them; the first is checked
         if asked for."""
         from assay.training.adapter import attach_adapter
@@ -288,7 +286,7 @@ class Stock(Side):
         talks, rewards, cut, worst, playing = list[Talk](), list[float](), 0, 0.0, 0.0
         with tempfile.TemporaryDirectory(prefix="assay-stock-") as folder:
             config = grpo_config(params, folder)
-            config.logging_strategy, config.use_transformers_continuous_batching = "no", continuous
+            config.logging_strategy = "no"
             clock = stock.Clock(warm_up, lambda: (talks.clear(), rewards.clear()))
             task = task_of(self.project, shaping=True)
             trainer = stock.trainer_of(policy, task, rows, self.items, config, clock, self.decoding)

@@ -8,14 +8,13 @@
   with its own generate (stock.py says what is equal). Ours has logging, digests and the KL to the base too.
 * evaluation, evaluation_json: 800 episodes of the collider with the base, 64 on the JSON surface. Stock reads
   the whole conversation at each turn, in batches of the size that suits it best of those tried.
-* continuous: one step of stock with use_transformers_continuous_batching.
 * overhead: a training with all logging against the same engine without (logging_cost.py).
 
 Each side has a process of its own; they are asked in turn, A B B A, with another training seed for each pair.
 A ratio is stock's seconds over ours, of one pair. Both begin from the same base and play the same worlds;
 what they sample differs, so the ratio by token stands beside the ratio by step. `floor_seconds` is what the
 episodes take at least: FLOPs of the tokens that were read, written and learned from (filler.least_work), at
-the rate that a product of matrices of these shapes reaches in this run. Writes results/speed_cpu.json.
+the rate that a product of matrices of these shapes reaches in this run. Writes results/speed_cpu.json and .md.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.common import RESULTS, holds, machine, options, spread, turns, written
+from benchmarks.common import RESULTS, holds, machine, options, page, spread, told_of, turns, written
 from benchmarks.sides import JSON, Worker
 
 # Of what an issue set one for.
@@ -155,23 +154,6 @@ def step(task: str, pairs: int, steps: int, warm_up: int = WARM_UP) -> dict[str,
     }
 
 
-def continuous() -> dict[str, Any]:
-    """Return one step of stock with its continuous batching, by task; it is the first of its process."""
-    found: dict[str, Any] = {}
-    for task in ("collider", "structured"):
-        with Worker("stock", task) as stock:
-            idle = stock.ask("idle")["peak_mib"]
-            try:
-                run = stock.ask("train", warm_up=0, steps=1, seed=0, checked=False, continuous=True)
-            except RuntimeError as error:
-                found[task] = {"error": str(error)[:400]}
-            else:
-                rates = stock.ask("rates", rows=run["episodes"])
-                row = one_side([run], 1, {**stock.ask("memory"), "idle_mib": idle}, rates)
-                found[task] = row | {"n": 1, "logprob_difference": None}
-    return found
-
-
 def evaluation(task: str, pairs: int) -> dict[str, Any]:
     """Compare evaluations of the base on training items of the collider."""
     episodes, sizes = EPISODES[task], SIZES[task]
@@ -246,7 +228,6 @@ PARTS: dict[str, tuple[str, Callable[[int, int], dict[str, Any]]]] = {
         lambda pairs, steps: step(JSON, min(pairs, JSON_PAIRS), min(steps, JSON_STEPS), JSON_WARM_UP),
     ),
     "structured": ("structured_step_ratio", lambda pairs, steps: step("structured", pairs, steps)),
-    "continuous": ("stock_with_continuous_batching", lambda pairs, steps: continuous()),
     "evaluation": ("evaluation_ratio", lambda pairs, steps: evaluation("collider", pairs)),
     "evaluation_json": (
         "evaluation_json_ratio",
@@ -254,6 +235,38 @@ PARTS: dict[str, tuple[str, Callable[[int, int], dict[str, Any]]]] = {
     ),
     "overhead": ("overhead", lambda pairs, steps: overhead(pairs)),
 }
+
+
+def write_page(out: Path, record: Mapping[str, Any]) -> None:
+    """Write what the record says as tables."""
+    found = {key: record[key] for key, _ in PARTS.values() if "sides" in record.get(key, {})}
+    ratios = [
+        {"what": key.removesuffix("_ratio"), "times faster": each["median"], "lowest": each["low"]}
+        | {"highest": each["high"], "n": each["n"], "by token": each["median_by_token"], "goal": each["goal"]}
+        for key, each in found.items()
+    ]
+    sides = [
+        {"what": key.removesuffix("_ratio"), "side": side, "seconds": row["seconds"]}
+        | {"of it playing": row["share_playing"], "floor, s": row["floor_seconds"]}
+        | {"times the floor": row["seconds"] / row["floor_seconds"]}
+        | {"tokens/s": row["tokens_per_second"], "tokens": row["tokens"], "mean reward": row["reward"]}
+        | {
+            "peak MiB": row["peak_mib"],
+            "idle MiB": row["idle_mib"],
+            "log-prob gap": row["logprob_difference"],
+        }
+        for key, each in found.items()
+        for side, row in each["sides"].items()
+    ]
+    answers = {key: each["greedy_answers"] for key, each in found.items() if "greedy_answers" in each}
+    said = [
+        f"Greedy answers equal in {key}: {each['equal']} of {each['n']}." for key, each in answers.items()
+    ]
+    if "overhead" in record:
+        said.append(f"All logging costs {record['overhead']['median']:.4f} times the step without it.")
+    said += ["The floor is the products of matrices that nobody can avoid.", told_of(record["machine"])]
+    tables = {"Stock's seconds over ours": ratios, "Each side, medians of a step or an evaluation": sides}
+    page(out, "Ours beside stock on one CPU thread", tables, " ".join(said))
 
 
 def main() -> None:
@@ -270,6 +283,7 @@ def main() -> None:
         record[key] = make(chosen.pairs, chosen.steps)
         record["seconds"] = round(time.monotonic() - begun, 1)
         written(chosen.out, record)
+        write_page(chosen.out, record)
         if "median" in record[key]:
             low, middle, high = (record[key][name] for name in ("low", "median", "high"))
             print(f"{part}: {middle:.2f} ({low:.2f} to {high:.2f})", flush=True)

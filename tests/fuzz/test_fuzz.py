@@ -1,5 +1,5 @@
 """Whatever is damaged of what a command reads, what comes of it is a message: a few trials with --all, two
-hundred more of another seed, two thousand by ./run python -m tests.fuzz."""
+hundred more of another seed, two thousand by ./run bench fuzz."""
 
 from __future__ import annotations
 
