@@ -44,7 +44,7 @@ def written(path: Path, record: dict[str, Any], *, sort_keys: bool = True) -> No
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return rows as a table in Markdown, numbers with four digits that count; what a row lacks stays empty."""
+    """Return rows as a table in Markdown, numbers with four digits; what a row lacks stays empty."""
     import pandas as pd
 
     def cell(value: Any) -> str:

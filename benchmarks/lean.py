@@ -5,7 +5,7 @@
 
 Random weights and a task that only takes up tokens (benchmarks/filler.py). `cached` and `lean` play in turn,
 after a go each that is not counted; stock plays once where it is asked for, since it takes minutes.
-Processor seconds, because another program on the machine changes those least. Writes results/lean.json and .md.
+Processor seconds, because another program on the machine changes those least. Writes results/lean.json, .md.
 """
 
 from __future__ import annotations

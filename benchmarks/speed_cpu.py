@@ -14,7 +14,7 @@ Each side has a process of its own; they are asked in turn, A B B A, with anothe
 A ratio is stock's seconds over ours, of one pair. Both begin from the same base and play the same worlds;
 what they sample differs, so the ratio by token stands beside the ratio by step. `floor_seconds` is what the
 episodes take at least: FLOPs of the tokens that were read, written and learned from (filler.least_work), at
-the rate that a product of matrices of these shapes reaches in this run. Writes results/speed_cpu.json and .md.
+the rate that a product of matrices of these shapes reaches in this run. Writes results/speed_cpu.json, .md.
 """
 
 from __future__ import annotations
