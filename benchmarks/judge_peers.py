@@ -156,7 +156,7 @@ def numbers_of_assay(arms: Arms, quick: bool) -> Numbers:
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder, f"{name}.csv") for name in ("before", "after")]
         for path in paths:
-            lines = [f"{r.item},{r.draw},{r.cluster},{int(r.success)}" for r in rows(path.stem)]
+            lines = [f"{r.item_id},{r.draw},{r.cluster},{int(r.success)}" for r in rows(path.stem)]
             path.write_text("\n".join(["item,draw,cluster,score", *lines, ""]), encoding="utf-8")
         command = [sys.executable, "-m", "assay.cli", "judge", *map(str, paths), "--out", f"{folder}/judged"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
