@@ -36,10 +36,10 @@ def machine() -> dict[str, Any]:
     }
 
 
-def written(path: Path, record: dict[str, Any], *, sort_keys: bool = True) -> None:
+def written(path: Path, record: Mapping[str, Any], *, indent: int = 2, sort_keys: bool = True) -> None:
     """Write a record as JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(record, indent=2, sort_keys=sort_keys, ensure_ascii=False)
+    text = json.dumps(record, indent=indent, sort_keys=sort_keys, ensure_ascii=False)
     path.write_text(f"{text}\n", encoding="utf-8")
 
 
