@@ -1,5 +1,5 @@
-"""Made-up trainings that are sound: they learn, or learn nothing, and hack nothing. Thirty-three, and twelve of
-other shapes that were written after the rules and all other logs were done."""
+"""Made-up trainings that are sound: they learn, or learn nothing, and hack nothing. Thirty-three, and twelve
+of other shapes that were written after the rules and all other logs were done."""
 
 from __future__ import annotations
 
