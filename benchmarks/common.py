@@ -14,6 +14,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks/results"
+LIBRARIES = ("torch", "trl", "transformers", "peft", "bitsandbytes")
 
 
 def options(about: str | None) -> argparse.ArgumentParser:
@@ -31,7 +32,7 @@ def machine() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "threads": 1,
         "python": platform.python_version(),
-        "versions": {each: version(each) for each in ("torch", "trl", "transformers", "peft")},
+        "versions": {each: version(each) for each in LIBRARIES},
         "load_at_start": round(os.getloadavg()[0], 2),
     }
 

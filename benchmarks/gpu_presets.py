@@ -29,9 +29,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch
+from benchmarks.common import ROOT
 from benchmarks.gpu_parts import NO_DEVICE, lacks_device, options, try_parts
 from tests.presets.shapes import config_of
 from tests.training.forecast_setup import trained, with_preset

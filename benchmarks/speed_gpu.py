@@ -2,7 +2,7 @@
 memory.
 
     ./run bench speed_gpu
-    ./run python benchmarks/speed_gpu.py --only decode-0.6B side-8B-nf4   (these parts; the others stay)
+    ./run python benchmarks/speed_gpu.py --parts decode-0.6B side-8B-nf4   (these parts; the others stay)
     ./run python benchmarks/speed_gpu.py --device cpu --tiny --out FILE   (a try without a GPU)
 
 Weights are random and made on the device; shapes are those of config.json of Qwen/Qwen3-0.6B, -4B and -8B on
@@ -24,31 +24,27 @@ episode-MODEL: twelve turns, 4,096 tokens, group of 8, with a LoRA adapter, play
 fit, and what
   is the peak. The learning pass is not measured here.
 
-Each finished part is written at once, so that a later call goes on. Writes results/speed_gpu_<device>.json.
-Exits with 2 if there is no such device (nothing is written), with 1 if a part failed.
+A later call goes on. Writes results/speed_gpu_<device>.json. Exits with 2 if there is no such device (nothing
+is written), with 1 if a part failed or did not reach its goal.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import gc
 import importlib.util
-import json
-import re
 import statistics
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch
 from benchmarks import filler
-from benchmarks.common import RESULTS, holds, machine, options, written
+from benchmarks.common import holds
+from benchmarks.gpu_parts import NO_DEVICE, Part, lacks_device, options, try_parts
 
-NO_DEVICE, FAILED = 2, 1
 PAIRS, SINGLE, MULTI, FLOOR = 5, 3.0, 5.0, 2.0
 SHAPES = {
     "0.6B": filler.Shape(1024, 3072, 28, 16, 8, 128, 151936),
@@ -198,51 +194,16 @@ PARTS: dict[str, Callable[[GpuPlace], dict[str, Any]]] = {
 
 
 def main() -> int:
-    """Measure the parts, write each as it ends, and return the exit code."""
-    parser = options(__doc__)
-    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument(
-        "--tiny", action="store_true", help="a tiny model and short episodes in the place of the true ones"
-    )
-    parser.add_argument(
-        "--only", nargs="+", choices=tuple(PARTS), help="default: all parts that are not in the record"
-    )
-    parser.add_argument("--out", type=Path, help="instead of results/speed_gpu_<device>.json")
-    chosen = parser.parse_args()
-    if chosen.device == "cuda" and not torch.cuda.is_available():
-        print("speed_gpu: torch sees no CUDA device here, so nothing was measured", file=sys.stderr)
+    """Measure the parts and return the exit code."""
+    chosen = options(__doc__, PARTS).parse_args()
+    if lacks_device("speed_gpu", chosen.device):
         return NO_DEVICE
-    if chosen.device == "cpu" and chosen.out is None:
-        parser.error("a try on a CPU needs --out FILE: it is no result")
     torch.set_num_threads(1 if chosen.device == "cpu" else torch.get_num_threads())
-    name = torch.cuda.get_device_name(0) if chosen.device == "cuda" else f"cpu {machine()['cpu']}"
-    out = chosen.out or RESULTS / f"speed_gpu_{re.sub(r'[^a-z0-9]+', '_', name.lower()).strip('_')}.json"
-    facts = {"device": name, "tiny": chosen.tiny, "cuda": torch.version.cuda}
-    facts |= {key: value for key, value in machine().items() if key in ("python", "versions")}
-    record: dict[str, Any] = json.loads(out.read_text(encoding="utf-8")) if out.is_file() else {"parts": {}}
-    if any(record.get(key, value) != value for key, value in facts.items()):
-        record = {"parts": {}}  # of another device or other versions
-    record |= facts
-    place = GpuPlace(chosen.device, chosen.tiny)
-    for part in chosen.only or [part for part in PARTS if part not in record["parts"]]:
-        print(part, file=sys.stderr, flush=True)
-        begun = time.monotonic()
-        try:
-            found = PARTS[part](place)
-        except (RuntimeError, ValueError, OSError, ImportError) as error:
-            found = {"ok": False, "why": f"{type(error).__name__}: {error}"[:2000]}
-        record["parts"][part] = found | {"seconds": round(time.monotonic() - begun, 1)}
-        written(out, record)
-        gc.collect()
-        if chosen.device == "cuda":
-            torch.cuda.empty_cache()
-        print(
-            f"{part}: {'ok' if found['ok'] else found.get('why', 'a goal is not reached')}",
-            file=sys.stderr,
-            flush=True,
-        )
-    failed = any("why" in found and found["ok"] is False for found in record["parts"].values())
-    return FAILED if failed else 0
+
+    def tried(name: str) -> Part:
+        return lambda folder, device, tiny: PARTS[name](GpuPlace(device, tiny))
+
+    return try_parts("speed_gpu", {name: tried(name) for name in PARTS}, chosen)
 
 
 if __name__ == "__main__":

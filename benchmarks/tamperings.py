@@ -19,8 +19,7 @@ Tampering = Callable[[Random, Files], str]
 RESULTS = "evidence/results"
 ARMS = ("pre_eval", "post_eval", "pre_eval_greedy", "post_eval_greedy", "control_eval")
 LISTS = ("SHA256SUMS",)
-# What holds a number or a word that no other file determines, however it is computed: tried on purpose in
-# beyond.py.
+# What holds a number or a word that no other file determines, however it is computed.
 UNDETERMINED = re.compile(
     r"data/[^/]+/README\.md|parity\.json|.*/(base|control|train)\.json|.*/(train_log|health)\.jsonl"
 )

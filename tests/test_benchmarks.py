@@ -9,11 +9,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from benchmarks import filler, json_base, presets, speed_cpu, stock
+from benchmarks import cost, filler, json_base, lean, presets, speed_cpu, stock
+from benchmarks.common import RESULTS
 
 from assay.core.config.settings import TinyArchitecture
 from assay.core.decoding import Decoding
@@ -78,9 +80,21 @@ def test_a_benchmark_names_what_is_there(script: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_page_of_the_presets_says_what_was_found() -> None:
-    found = json.loads(presets.RESULT.read_text(encoding="utf-8"))
-    assert presets.page(found) == presets.RESULT.with_suffix(".md").read_text(encoding="utf-8")
+@pytest.mark.parametrize(
+    ("name", "write_page"),
+    [
+        ("presets", presets.write_page),
+        ("speed_cpu", speed_cpu.write_page),
+        ("cost_cpu", cost.write_page),
+        ("lean", lean.write_page),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_a_page_says_what_was_found(name: str, write_page: Any, tmp_path: Path) -> None:
+    recorded = RESULTS / f"{name}.json"
+    write_page(tmp_path / "page.json", json.loads(recorded.read_text(encoding="utf-8")))
+    made = (tmp_path / "page.md").read_text(encoding="utf-8")
+    assert made == recorded.with_suffix(".md").read_text(encoding="utf-8")
 
 
 def test_both_sides_of_a_speed_measurement_write_the_same_greedy_tokens() -> None:
