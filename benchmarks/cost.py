@@ -23,18 +23,18 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch
-from benchmarks import filler, stock
+from benchmarks import filler, floors, stock
 from benchmarks.common import RESULTS, holds, machine, options, page, told_of, written
 
 PAIRS = 3
 SHAPES = {
-    "0.1 M": filler.Shape(64, 192, 2, 4, 4, 16, 1024),
-    "1.3 M": filler.Shape(160, 480, 4, 4, 4, 40, 1024),
-    "7 M": filler.Shape(320, 960, 6, 8, 4, 40, 1024),
-    "29 M": filler.Shape(576, 1728, 8, 8, 4, 72, 1024),
+    "0.1 M": floors.Shape(64, 192, 2, 4, 4, 16, 1024),
+    "1.3 M": floors.Shape(160, 480, 4, 4, 4, 40, 1024),
+    "7 M": floors.Shape(320, 960, 6, 8, 4, 40, 1024),
+    "29 M": floors.Shape(576, 1728, 8, 8, 4, 72, 1024),
 }
-MIDDLE, BASE = "7 M", filler.Work()
-AXES: dict[str, list[tuple[str, str, filler.Work]]] = {
+MIDDLE, BASE = "7 M", floors.Work()
+AXES: dict[str, list[tuple[str, str, floors.Work]]] = {
     "size": [(name, name, BASE) for name in SHAPES],
     "group": [(str(g), MIDDLE, dataclasses.replace(BASE, group=g)) for g in (2, 4, 8, 16, 32)],
     "turns": [(str(t), MIDDLE, dataclasses.replace(BASE, turns=t, new=16)) for t in (1, 2, 4, 8, 12)],
@@ -42,7 +42,7 @@ AXES: dict[str, list[tuple[str, str, filler.Work]]] = {
 }
 
 
-def point(shape: filler.Shape, work: filler.Work, pairs: int, sides: tuple[str, ...]) -> dict[str, Any]:
+def point(shape: floors.Shape, work: floors.Work, pairs: int, sides: tuple[str, ...]) -> dict[str, Any]:
     """Measure one point in this process; with one side alone, its peak of memory (MiB)."""
     torch.set_num_threads(1)
     policy = filler.policy_of(shape, "cpu", torch.float32)
@@ -94,7 +94,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS / "cost_cpu.json")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
-    begun, found = time.monotonic(), filler.probe("cpu", torch.float32)
+    begun, found = time.monotonic(), floors.probe("cpu", torch.float32)
     record: dict[str, Any] = {
         "machine": machine(),
         "probe": dataclasses.asdict(found),
@@ -107,7 +107,7 @@ def main() -> None:
         rows = record["axes"][name] = []
         for at, shape, work in AXES[name]:
             row = alone(SHAPES[shape], work, chosen.pairs, ("stock", "ours"))
-            row |= {"at": at, "floor": filler.floor(SHAPES[shape], work, found, 4)}
+            row |= {"at": at, "floor": floors.floor(SHAPES[shape], work, found, 4)}
             row["memory"] = {side: alone(SHAPES[shape], work, 1, (side,)) for side in ("stock", "ours")}
             rows.append(row)
             print(f"{name} {at}: {row['ratio']:.2f} times faster", file=sys.stderr, flush=True)

@@ -20,18 +20,18 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch
-from benchmarks import filler, stock
+from benchmarks import filler, floors, stock
 from benchmarks.common import RESULTS, holds, machine, options, page, told_of, written
 from benchmarks.cost import SHAPES
 
 PAIRS = 5
 WORKS = {
-    "tiny": ("0.1 M", filler.Work(prompts=16, group=4, prompt=48, turns=5, new=4, reply=12)),
-    "group": ("7 M", filler.Work(prompts=1, group=16, prompt=1024, turns=8, new=16, reply=24)),
-    "groups": ("7 M", filler.Work(prompts=4, group=8, prompt=256, turns=4, new=16, reply=24)),
-    "larger": ("29 M", filler.Work(prompts=1, group=16, prompt=1024, turns=8, new=16, reply=24)),
-    "apart": ("29 M", filler.Work(prompts=1, group=2, prompt=64, turns=1, new=32)),
-    "alone": ("7 M", filler.Work(prompts=8, group=1, prompt=256, turns=4, new=16, reply=24)),
+    "tiny": ("0.1 M", floors.Work(prompts=16, group=4, prompt=48, turns=5, new=4, reply=12)),
+    "group": ("7 M", floors.Work(prompts=1, group=16, prompt=1024, turns=8, new=16, reply=24)),
+    "groups": ("7 M", floors.Work(prompts=4, group=8, prompt=256, turns=4, new=16, reply=24)),
+    "larger": ("29 M", floors.Work(prompts=1, group=16, prompt=1024, turns=8, new=16, reply=24)),
+    "apart": ("29 M", floors.Work(prompts=1, group=2, prompt=64, turns=1, new=32)),
+    "alone": ("7 M", floors.Work(prompts=8, group=1, prompt=256, turns=4, new=16, reply=24)),
 }
 
 

@@ -28,7 +28,7 @@ from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch
-from benchmarks import filler
+from benchmarks import filler, floors
 from benchmarks.common import RESULTS, machine, options, written
 from benchmarks.cost import SHAPES
 from trl.trainer.utils import add_fused_lm_head
@@ -38,7 +38,7 @@ from assay.tools.doctor.forecast.memory import Meter
 from assay.training import flat, logprobs
 from assay.training.kl import Divergence, Text
 
-WORK = filler.Work(prompts=1, group=16, prompt=1024, turns=8, new=19, reply=24)
+WORK = floors.Work(prompts=1, group=16, prompt=1024, turns=8, new=19, reply=24)
 EVERY, MIB = 5, 2**20
 SIDES = {
     "shared": ("alone", "copied", "flat"),
@@ -65,7 +65,7 @@ def policy_of(name: str) -> Policy:
     return policy
 
 
-def episodes(work: filler.Work) -> tuple[torch.Tensor, torch.Tensor]:
+def episodes(work: floors.Work) -> tuple[torch.Tensor, torch.Tensor]:
     """Return ids [rows, whole] of episodes, those of a group with one prompt, and which of their own tokens
     count [rows, behind the prompt]."""
     generator = torch.Generator().manual_seed(0)
@@ -76,7 +76,7 @@ def episodes(work: filler.Work) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.cat([prompts.repeat_interleave(work.group, 0), own], 1), counted.expand(work.rows, -1)
 
 
-def learned(model: Any, work: filler.Work, side: str) -> dict[str, float]:
+def learned(model: Any, work: floors.Work, side: str) -> dict[str, float]:
     """Take a forward and a backward pass; return its processor seconds, peak of live MiB, and a norm of the
     gradients."""
     ids, counted = episodes(work)

@@ -82,8 +82,8 @@ No GPU measured anything on this page. Written by `./run bench presets`.
 Memory of presets is at most: every conversation at its longest. Playing, learning and KL come one after
 another: the peak is what stays plus the largest of them, and 0.8 GiB beside tensors, 1.0 on a CPU (an
 allowance for context, libraries and workspaces). The floor is what the data sheet of an RTX 4060 (8 GB:
-272 GB/s, 30 TFLOP/s), 3060 (12 GB: 360, 25), 4090 (1008, 165) or H100 SXM (3350, 989) allows for a step at full
-length: no forecast, which only the device itself can make (`./run assay doctor` there).
+272 GB/s, 30 TFLOP/s), 3060 (12 GB: 360, 25), 4090 (1008, 165) or H100 SXM (3350, 989) allows for a step at
+full length: no forecast, which only the device itself can make (`./run assay doctor` there).
 
 Beside a measurement, memory is the peak of bytes in live tensors of a training by the real trainer once the
 base is loaded, same meter, n = 1; time is processor seconds a step, medians, of one thread. Rows named like a

@@ -8,12 +8,12 @@
   with its own generate (stock.py says what is equal). Ours has logging, digests and the KL to the base too.
 * evaluation, evaluation_json: 800 episodes of the collider with the base, 64 on the JSON surface. Stock reads
   the whole conversation at each turn, in batches of the size that suits it best of those tried.
-* overhead: a training with all logging against the same engine without (logging_cost.py).
+* overhead: a training with all that is logged, its tables as long as after a whole one, and without.
 
 Each side has a process of its own; they are asked in turn, A B B A, with another training seed for each pair.
 A ratio is stock's seconds over ours, of one pair. Both begin from the same base and play the same worlds;
 what they sample differs, so the ratio by token stands beside the ratio by step. `floor_seconds` is what the
-episodes take at least: FLOPs of the tokens that were read, written and learned from (filler.least_work), at
+episodes take at least: FLOPs of the tokens that were read, written and learned from (floors.least_work), at
 the rate that a product of matrices of these shapes reaches in this run. Writes results/speed_cpu.json, .md.
 """
 
@@ -28,7 +28,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.common import RESULTS, holds, machine, options, page, spread, told_of, turns, written
-from benchmarks.sides import JSON, Worker
+from benchmarks.json_base import JSON
+from benchmarks.sides import Worker
 
 # Of what an issue set one for.
 GOALS = {"collider_step_ratio": 8.0, "structured_step_ratio": 4.0, "evaluation_ratio": 8.0}
@@ -196,8 +197,14 @@ def evaluation(task: str, pairs: int) -> dict[str, Any]:
 def overhead(pairs: int) -> dict[str, Any]:
     """Compare the same training with all logging and without any."""
     with Worker("ours", "collider") as ours:
-        ours.ask("overhead", logged=True)
-        found = in_turn(pairs, lambda side, pair: ours.ask("overhead", logged=side == "ours"), "overhead")
+
+        def ask(side: str, _: int) -> Run:
+            asked = {"warm_up": 3, "steps": 11, "seed": 0, "checked": False, "logged": side == "ours"}
+            return dict(ours.ask("train", **asked))
+
+        ours.ask("idle")
+        ask("ours", 0)
+        found = in_turn(pairs, ask, "overhead")
     if any(without["weights"] != logged["weights"] for without, logged in found):
         raise SystemExit("the trainings with and without logging differ in a weight")
     ratios = {

@@ -41,21 +41,21 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch
-from benchmarks import filler
+from benchmarks import filler, floors
 from benchmarks.common import holds
 from benchmarks.gpu_parts import NO_DEVICE, Part, lacks_device, options, try_parts
 
 PAIRS, SINGLE, MULTI, FLOOR = 5, 3.0, 5.0, 2.0
 SHAPES = {
-    "0.6B": filler.Shape(1024, 3072, 28, 16, 8, 128, 151936),
-    "4B": filler.Shape(2560, 9728, 36, 32, 8, 128, 151936),
-    "8B": filler.Shape(4096, 12288, 36, 32, 8, 128, 151936, tied=False),
+    "0.6B": floors.Shape(1024, 3072, 28, 16, 8, 128, 151936),
+    "4B": floors.Shape(2560, 9728, 36, 32, 8, 128, 151936),
+    "8B": floors.Shape(4096, 12288, 36, 32, 8, 128, 151936, tied=False),
 }
-TINY = filler.Shape(64, 192, 2, 4, 2, 16, 2048)
+TINY = floors.Shape(64, 192, 2, 4, 2, 16, 2048)
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
-ONE = filler.Work(prompt=512, new=128)
-TWELVE = filler.Work(prompt=512, turns=12, new=32, reply=290)
-SHORT = {ONE: filler.Work(prompt=32, new=8), TWELVE: filler.Work(prompt=32, turns=3, new=8, reply=24)}
+ONE = floors.Work(prompt=512, new=128)
+TWELVE = floors.Work(prompt=512, turns=12, new=32, reply=290)
+SHORT = {ONE: floors.Work(prompt=32, new=8), TWELVE: floors.Work(prompt=32, turns=3, new=8, reply=24)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,11 +70,11 @@ class GpuPlace:
         """bfloat16, but float32 on a CPU."""
         return torch.bfloat16 if self.device == "cuda" else torch.float32
 
-    def shape(self, model: str) -> filler.Shape:
+    def shape(self, model: str) -> floors.Shape:
         """Return the shape of a model."""
         return TINY if self.tiny else SHAPES[model]
 
-    def work(self, work: filler.Work, group: int) -> filler.Work:
+    def work(self, work: floors.Work, group: int) -> floors.Work:
         """Return the work with a group size."""
         return dataclasses.replace(SHORT[work] if self.tiny else work, group=group)
 
@@ -111,14 +111,14 @@ def side(place: GpuPlace, model: str, nf4: bool) -> dict[str, Any]:
 
 def decode(place: GpuPlace, model: str) -> dict[str, Any]:
     """Hold one decoding step against what its bytes take."""
-    shape, found = place.shape(model), filler.probe(place.device, place.dtype)
+    shape, found = place.shape(model), floors.probe(place.device, place.dtype)
     policy = filler.policy_of(shape, place.device, place.dtype)
     rows, (few, many) = [], (4, 12) if place.tiny else (16, 80)
     for batch in BATCHES[:3] if place.tiny else BATCHES:
         benches = [
             filler.Bench(
                 policy,
-                filler.Work(prompts=1, group=batch, prompt=32 if place.tiny else 512, new=new),
+                floors.Work(prompts=1, group=batch, prompt=32 if place.tiny else 512, new=new),
                 place.device,
             )
             for new in (few, many)
@@ -129,7 +129,7 @@ def decode(place: GpuPlace, model: str) -> dict[str, Any]:
         for _ in range(3):
             short, long = (bench.timed("ours")["seconds"] for bench in benches)
             steps.append((long - short) / (many - few))
-        width = filler.BYTES[place.dtype]
+        width = floors.BYTES[place.dtype]
         moved = width * (
             shape.body + shape.head + batch * shape.kv * (benches[0].work.prompt + (few + many) / 2)
         )

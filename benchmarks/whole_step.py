@@ -9,7 +9,7 @@ generates over the whole conversation again at each turn, with its cache, and le
 in one batch, without determinism; it measures no KL. Ours plays by `generation.backend: lean`, learns flat,
 and pays a fifth of what measuring the KL costs. Sides take turns. Memory is the peak of bytes in live
 tensors, the model's own included. `floor` is the least that playing takes at the rates of this machine
-(filler.floor). Writes results/whole_step.json, case by case; a case that is there is not measured again.
+(floors.floor). Writes results/whole_step.json, case by case; a case that is there is not measured again.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch
-from benchmarks import filler, stock
+from benchmarks import filler, floors, stock
 from benchmarks.common import RESULTS, machine, options, spread, turns, written
 from benchmarks.cost import SHAPES
 from benchmarks.learning_pass import EVERY, MIB, Probe, learned, policy_of, recorded
 
 from assay.tools.doctor.forecast.memory import Meter
 
-SHARED = filler.Work(prompts=1, group=16, prompt=1024, turns=8, new=16, reply=24)
+SHARED = floors.Work(prompts=1, group=16, prompt=1024, turns=8, new=16, reply=24)
 CASES = {
     "7 M, shared": ("7 M", SHARED, 3),
     "29 M, shared": ("29 M", SHARED, 2),
-    "29 M, apart": ("29 M", filler.Work(prompts=1, group=2, prompt=64, turns=1, new=32), 5),
+    "29 M, apart": ("29 M", floors.Work(prompts=1, group=2, prompt=64, turns=1, new=32), 5),
 }
 
 
@@ -84,7 +84,7 @@ def compared(case: str, pairs: int | None) -> dict[str, Any]:
         what: [a[what] / b[what] for a, b in zip(runs["stock"], runs["ours"], strict=True)]
         for what in ("playing", "learning", "step", "peak_mib")
     }
-    least = filler.floor(SHAPES[name], work, filler.probe("cpu", torch.float32), 4)["seconds"]
+    least = floors.floor(SHAPES[name], work, floors.probe("cpu", torch.float32), 4)["seconds"]
     return {
         "work": asdict(work),
         "n": pairs or usual,
