@@ -361,6 +361,7 @@ def main() -> None:
         validation={"interval": EVERY},
         checkpoint={"every": NEVER},
         health={"max_lost_share": 1.0, "preflight": False},
+        distributed={"processes": 1},
     )
     project = Project(ROOT, params)
     suite = validation_suite(project)

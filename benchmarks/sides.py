@@ -51,7 +51,7 @@ MANY = 4096  # rows of a product as wide as it gets when prompts are read or lea
 
 
 def short(params: Params, steps: int, seed: int) -> Params:
-    """Return the settings with a seed, few steps, and validations and checkpoints at the two ends only."""
+    """Return the settings of one process with a seed and few steps, looked at and saved at both ends only."""
     return changed(
         params.model_copy(update={"seed": seed}),
         train={"steps": steps},
@@ -59,6 +59,7 @@ def short(params: Params, steps: int, seed: int) -> Params:
         checkpoint={"every": NEVER},
         claim={"checkpoint_rule": "last"},
         health={"preflight": False},
+        distributed={"processes": 1},
     )
 
 

@@ -42,8 +42,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks import designs
 from benchmarks.common import RESULTS, ROOT, machine, options, written
-from benchmarks.resealing import files_in, relocked, resealed, tar_of, write
-from benchmarks.tamperings import KINDS, Files, byte_of, flipped
+from benchmarks.resealing import Files, files_in, relocked, resealed, tar_of, write
+from benchmarks.tamperings import KINDS, byte_of, flipped
 
 from assay.core.console import quietly
 from assay.core.storage.files import sha256_bytes
