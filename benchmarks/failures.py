@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import json
 import math
-import platform
 import sys
 import tempfile
 import time
@@ -36,13 +35,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from scipy.optimize import brentq
 from scipy.stats import t as student
 from transformers.utils.logging import disable_progress_bar
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.common import RESULTS, ROOT, changed, options, page, written
+from benchmarks.common import RESULTS, ROOT, changed, machine, options, page, written
 
 from assay.core.errors import EnvironmentFailure, TrainingStopped
 from assay.core.records import AlarmSource, Episode
@@ -251,19 +249,19 @@ def inside(runs: Sequence[Run], limits: Mapping[int, Mapping[str, float]], name:
     return hits, len(runs) * sum(step > 0 for step in limits)
 
 
-def apart(runs: Sequence[Run], others: Sequence[Run], clean: Sequence[Run], name: str) -> dict[str, float]:
-    """Return the difference, runs minus others, of the mean over the points, with an interval.
+def apart(runs: Sequence[Run], clean: Sequence[Run], name: str) -> dict[str, float]:
+    """Return the difference to the clean runs of the mean over the points, with an interval.
 
     The spread between seeds is that of the clean runs, taken to be everybody's: an arm has too few runs to
     tell its own.
     """
-    one, other, spread = (
+    one, other = (
         [float(np.mean([point[name] for point in run["points"] if point["step"]])) for run in each]
-        for each in (runs, others, clean)
+        for each in (runs, clean)
     )
-    error = float(np.std(spread, ddof=1)) * math.sqrt(1 / len(one) + 1 / len(other))
+    error = float(np.std(other, ddof=1)) * math.sqrt(1 / len(one) + 1 / len(other))
     gap = float(np.mean(one) - np.mean(other))
-    reach = float(student.ppf((1 + LEVEL) / 2, len(spread) - 1)) * error
+    reach = float(student.ppf((1 + LEVEL) / 2, len(other) - 1)) * error
     return {"value": gap, "low": gap - reach, "high": gap + reach}
 
 
@@ -294,7 +292,7 @@ def judged(runs: Sequence[Run]) -> dict[str, Any]:
             "inside": {name: inside(own, bands[name], name)[0] for name in bands},
             "points": inside(own, bands["reward"], "reward")[1],
             "inside_by_run": [inside([run], bands["reward"], "reward")[0] for run in own],
-            "difference": {name: apart(own, clean, clean, name) for name in bands},
+            "difference": {name: apart(own, clean, name) for name in bands},
             "last": last(own),
         }
 
@@ -302,7 +300,6 @@ def judged(runs: Sequence[Run]) -> dict[str, Any]:
     for each in arms:
         each["stays"] = each["inside"]["reward"] >= INSIDE * each["points"]
         each["predicted"] = PREDICTED[each["arm"]][each["share"]]
-    pairs = {share: (of("masked", share), of("zero", share)) for share in SHARES}
     control = [
         inside([run], band([each for each in clean if each is not run], "reward"), "reward") for run in clean
     ]
@@ -310,11 +307,6 @@ def judged(runs: Sequence[Run]) -> dict[str, Any]:
         "bands": bands,
         "arms": arms,
         "added": [row(arm, share) for arm, share in ADDED.items() if of(arm, share)],
-        "masked_minus_zero": {
-            str(share): apart(one, other, clean, "reward")
-            for share, (one, other) in pairs.items()
-            if one and other
-        },
         "control": {
             "inside": sum(k for k, _ in control),
             "points": sum(n for _, n in control),
@@ -384,9 +376,7 @@ def main() -> None:
         "level": LEVEL,
         "stays_from": INSIDE,
         "runs": [],
-        "machine": platform.machine(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
+        "machine": machine(),
     }
     if go_on:
         known = json.loads(RESULT.read_text(encoding="utf-8"))
