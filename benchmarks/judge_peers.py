@@ -215,7 +215,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
+    if sys.argv[1:] and sys.argv[1] in ("assay", *PEERS):
         print(json.dumps(child(sys.argv[1])))
     else:
         main()

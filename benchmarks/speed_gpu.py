@@ -10,19 +10,15 @@ the Hugging Face hub. Stock is what TRL does (benchmarks/filler.py): generate ov
 whole conversation again at each turn. Parts:
 
 side-MODEL-bf16, side-MODEL-nf4: with a LoRA adapter as in training; groups of 8 and 16, one turn (512 tokens
-of prompt, 128
-  written) and twelve (512 of prompt, 12 x 32 written, 290 between two: about 4,096 in all); medians of
-  ratios, peak memory, and the largest difference of log-probabilities to a plain forward pass. Goals: 3 times
-  for one turn, 5 for twelve, and no more memory than stock.
+  of prompt, 128 written) and twelve (512 of prompt, 12 x 32 written, 290 between two: about 4,096 in all);
+  medians of ratios, peak memory, and the largest difference of log-probabilities to a plain forward pass.
+  Goals: 3 times for one turn, 5 for twelve, and no more memory than stock.
 decode-MODEL: seconds of one decoding step of ours in bf16 without adapter at batch 1 to 64, after 512 tokens
-of prompt, from
-  the difference of a long and a short completion; and the floor: weights and keys and values once, at the
-  measured speed of
-  a copy. Goal: within twice the floor.
+  of prompt, from the difference of a long and a short completion; and the floor: weights and keys and values
+  once, at the measured speed of a copy. Goal: within twice the floor.
 packing: the same episodes in batches of 16, 5 and 1: how many have equal tokens.
 episode-MODEL: twelve turns, 4,096 tokens, group of 8, with a LoRA adapter, played once by each side: does it
-fit, and what
-  is the peak. The learning pass is not measured here.
+  fit, and what is the peak. The learning pass is not measured here.
 
 A later call goes on. Writes results/speed_gpu_<device>.json. Exits with 2 if there is no such device (nothing
 is written), with 1 if a part failed or did not reach its goal.
@@ -90,22 +86,15 @@ def side(place: GpuPlace, model: str, nf4: bool) -> dict[str, Any]:
             chosen = place.work(work, group)
             bench = filler.Bench(policy, chosen, place.device)
             row = filler.side_by_side(bench, 1 if place.tiny else PAIRS) | {"difference": bench.difference()}
-            row |= {
-                "turns": chosen.turns,
-                "group": group,
-                "goal": goal,
-                "tokens_of_an_episode": chosen.longest,
-            }
+            row |= {"turns": chosen.turns, "group": group, "goal": goal}
+            row["tokens_of_an_episode"] = chosen.longest
             row["reached"] = row["ratio"] >= goal
             if place.device == "cuda":
                 row["memory_no_higher"] = row["ours"]["peak_mib"] <= row["stock"]["peak_mib"]
             ok = ok and row["reached"] and row.get("memory_no_higher", True)
             rows.append(row)
-            print(
-                f"  G {group}, {chosen.turns} turns: {row['ratio']:.2f} times faster",
-                file=sys.stderr,
-                flush=True,
-            )
+            said = f"  G {group}, {chosen.turns} turns: {row['ratio']:.2f} times faster"
+            print(said, file=sys.stderr, flush=True)
     return {"ok": ok, "rows": rows, "range_holds_the_median_with_probability": holds(PAIRS)}
 
 
@@ -114,36 +103,21 @@ def decode(place: GpuPlace, model: str) -> dict[str, Any]:
     shape, found = place.shape(model), floors.probe(place.device, place.dtype)
     policy = filler.policy_of(shape, place.device, place.dtype)
     rows, (few, many) = [], (4, 12) if place.tiny else (16, 80)
+    prompt = 32 if place.tiny else 512
     for batch in BATCHES[:3] if place.tiny else BATCHES:
-        benches = [
-            filler.Bench(
-                policy,
-                floors.Work(prompts=1, group=batch, prompt=32 if place.tiny else 512, new=new),
-                place.device,
-            )
-            for new in (few, many)
-        ]
+        works = [floors.Work(prompts=1, group=batch, prompt=prompt, new=new) for new in (few, many)]
+        benches = [filler.Bench(policy, work, place.device) for work in works]
         for bench in benches:
             bench.timed("ours")
         steps = []
         for _ in range(3):
             short, long = (bench.timed("ours")["seconds"] for bench in benches)
             steps.append((long - short) / (many - few))
-        width = floors.BYTES[place.dtype]
-        moved = width * (
-            shape.body + shape.head + batch * shape.kv * (benches[0].work.prompt + (few + many) / 2)
-        )
-        seconds, least = statistics.median(steps), moved / found.bandwidth
-        rows.append(
-            {
-                "batch": batch,
-                "seconds_a_step": seconds,
-                "all": steps,
-                "floor_seconds": least,
-                "times_the_floor": seconds / least,
-                "tokens_per_second": batch / seconds,
-            }
-        )
+        kept = batch * shape.kv * (prompt + (few + many) / 2)
+        least = floors.BYTES[place.dtype] * (shape.body + shape.head + kept) / found.bandwidth
+        seconds = statistics.median(steps)
+        row = {"batch": batch, "seconds_a_step": seconds, "all": steps, "floor_seconds": least}
+        rows.append(row | {"times_the_floor": seconds / least, "tokens_per_second": batch / seconds})
         print(f"  batch {batch}: {seconds / least:.2f} times the floor", file=sys.stderr, flush=True)
     ok = all(row["times_the_floor"] <= FLOOR for row in rows)
     return {"ok": ok, "rows": rows, "probe": dataclasses.asdict(found), "goal": FLOOR}
