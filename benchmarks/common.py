@@ -7,13 +7,16 @@ import json
 import os
 import platform
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import version
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks/results"
+T = TypeVar("T")
 LIBRARIES = ("torch", "trl", "transformers", "peft", "bitsandbytes")
 
 
@@ -42,6 +45,12 @@ def written(path: Path, record: Mapping[str, Any], *, indent: int = 2, sort_keys
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(record, indent=indent, sort_keys=sort_keys, ensure_ascii=False)
     path.write_text(f"{text}\n", encoding="utf-8")
+
+
+def alone(work: Callable[..., T], *arguments: Any) -> T:
+    """Call a function in a process of its own, so that its memory is its own, and gone behind it."""
+    with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(work, *arguments).result()
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -16,15 +16,13 @@ import resource
 import sys
 import time
 from collections.abc import Mapping
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch
 from benchmarks import filler, floors, stock
-from benchmarks.common import RESULTS, holds, machine, options, page, told_of, written
+from benchmarks.common import RESULTS, alone, holds, machine, options, page, told_of, written
 
 PAIRS = 3
 SHAPES = {
@@ -57,13 +55,6 @@ def point(shape: floors.Shape, work: floors.Work, pairs: int, sides: tuple[str, 
         "difference": bench.difference(),
         "parameters": sum(p.numel() for p in policy.model.parameters()),
     }
-
-
-def alone(*arguments: Any) -> Any:
-    """Measure one point in a process of its own, begun as a copy of this one: the libraries are loaded,
-    nothing else is."""
-    with ProcessPoolExecutor(1, mp_context=get_context("fork")) as pool:
-        return pool.submit(point, *arguments).result()
 
 
 def write_page(out: Path, record: Mapping[str, Any]) -> None:
@@ -106,9 +97,11 @@ def main() -> None:
     for name in chosen.only:
         rows = record["axes"][name] = []
         for at, shape, work in AXES[name]:
-            row = alone(SHAPES[shape], work, chosen.pairs, ("stock", "ours"))
+            row = alone(point, SHAPES[shape], work, chosen.pairs, ("stock", "ours"))
             row |= {"at": at, "floor": floors.floor(SHAPES[shape], work, found, 4)}
-            row["memory"] = {side: alone(SHAPES[shape], work, 1, (side,)) for side in ("stock", "ours")}
+            row["memory"] = {
+                side: alone(point, SHAPES[shape], work, 1, (side,)) for side in ("stock", "ours")
+            }
             rows.append(row)
             print(f"{name} {at}: {row['ratio']:.2f} times faster", file=sys.stderr, flush=True)
     record["seconds"] = round(time.monotonic() - begun, 1)

@@ -13,11 +13,8 @@ disk as another policy.
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import resource
-import subprocess
 import sys
 import tempfile
 import time
@@ -25,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.common import RESULTS, ROOT, machine, options, written
+from benchmarks.common import RESULTS, alone, machine, options, written
 from tests.presets.shapes import SHAPES, TASKS, two_steps
 
 
@@ -55,24 +52,16 @@ def measured(preset: str) -> dict[str, Any]:
 def main() -> None:
     parser = options(__doc__)
     parser.add_argument("presets", nargs="*", default=list(SHAPES), metavar="PRESET")
-    parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, default=RESULTS / "preset_shapes.json")
     arguments = parser.parse_args()
     if unknown := sorted(set(arguments.presets) - set(SHAPES)):
         parser.error(f"no presets: {', '.join(unknown)}")
-    if arguments.one:
-        arguments.out.write_text(json.dumps(measured(arguments.presets[0])), encoding="utf-8")
-        return
     rows = json.loads(arguments.out.read_text())["presets"] if arguments.out.is_file() else {}
     for preset in arguments.presets:
-        with tempfile.NamedTemporaryFile(suffix=".json") as answer:
-            command = [sys.executable, str(Path(__file__)), "--one", preset, "--out", answer.name]
-            code = subprocess.run(
-                command, cwd=ROOT, env=os.environ | {"PYTHONPATH": "src"}, check=False
-            ).returncode
-            rows[preset] = (
-                json.loads(Path(answer.name).read_text()) if code == 0 else {"ok": False, "exit_code": code}
-            )
+        try:
+            rows[preset] = alone(measured, preset)
+        except (RuntimeError, ValueError, AssertionError) as error:
+            rows[preset] = {"ok": False, "why": f"{type(error).__name__}: {error}"}
         layers = {name: SHAPES[name].layers for name in rows}
         written(arguments.out, {"machine": machine(), "layers": layers, "presets": rows}, indent=1)
         print(f"{preset}: {'ok' if rows[preset]['ok'] else 'FAILED'}")
