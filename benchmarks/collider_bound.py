@@ -8,15 +8,15 @@ results/collider_bound.json, with intervals over items. Usage: ./run bench colli
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks.common import RESULTS, ROOT, written
+
 from assay.dataset.suite import Suite, choose
 from assay.evaluation.replay import play_baseline
 from assay.evidence.tables.claim_tables import normalised_score
@@ -28,7 +28,6 @@ from assay.tasks.collider.surfaces import Action
 from assay.tasks.collider.world.simulator import ColliderState
 from assay.tasks.protocol import Baseline, Task
 
-RESULT = Path(__file__).parent / "results" / "collider_bound.json"
 SHOWN = ("mean_reward", "success_rate")
 STOPS, FED = (3.0, 3.5, 9.0), (1, 2, 3)
 SURE, UNSURE = (0.7, 0.8, 0.9), (0.5, 0.6, 0.7)
@@ -117,7 +116,7 @@ def main() -> None:
         "train": {"items": len(train.items), "players": numbers(tried, task)},
         "heldout": {"items": held[str(best)].n_items, "players": numbers(held, task)},
     }
-    RESULT.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    written(RESULTS / "collider_bound.json", found, indent=1)
     for name, row in found["heldout"]["players"].items():
         print(name, row)
 

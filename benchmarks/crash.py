@@ -2,7 +2,7 @@
 operation of a save.
 
     ./run bench crash
-    ./run python benchmarks/crash.py --kills 300 --seed 0 --operations --out benchmarks/results/crash.json
+    ./run python benchmarks/crash.py --kills 3 --no-operations --out FILE    (a quick look)
 
 A toy training (dropout, accumulation, several epochs, a KL term, a schedule, retention, alarms) is made once
 undisturbed. Then it is made again and again and killed: first in the stage that was met least so far, at a
@@ -16,19 +16,15 @@ Exits with 1 unless all are identical. Predicted before the first run: 300 of 30
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import sys
 import tempfile
 import time
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks.common import RESULTS, machine, options, written
 from tests.training import crash_harness
 from tests.training.kills import Killer, Tally, kill_at_operations
 
@@ -36,7 +32,7 @@ from tests.training.kills import Killer, Tally, kill_at_operations
 # than it.
 os.environ.setdefault("ASSAY_REDRAW_SECONDS", "0")
 STEPS, KILLS = 12, 300
-RESULT = ROOT / "benchmarks/results/crash.json"
+RESULT = RESULTS / "crash.json"
 
 
 def told(tally: Tally) -> None:
@@ -45,36 +41,14 @@ def told(tally: Tally) -> None:
         print(f"{tally.kills} kills, {tally.identical} identical", file=sys.stderr, flush=True)
 
 
-def short(killer: Killer) -> dict[str, Any]:
-    """Return what the training was, in short."""
-    train, params = killer.params.train, killer.params
-    return {
-        "steps": train.steps,
-        "items": len(crash_harness.ITEMS),
-        "items_per_step": train.items_per_step,
-        "group_size": train.group_size,
-        "micro_batch_size": train.micro_batch_size,
-        "beta": train.beta,
-        "lora_dropout": train.lora.dropout,
-        "lr_scheduler": train.lr_scheduler,
-        "checkpoint_every": params.checkpoint.every,
-        "checkpoint_keep": params.checkpoint.keep,
-        "validation_interval": params.validation.interval,
-    }
-
-
 def main() -> None:
     """Kill, go on, compare, and write the result."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options(__doc__)
     parser.add_argument(
         "--kills", type=int, default=KILLS, help="at random moments; exactly so many are made"
     )
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--operations", action=argparse.BooleanOptionalAction, default=True, help="also at each operation"
-    )
+    parser.add_argument("--no-operations", action="store_true", help="only at random moments")
     parser.add_argument("--out", type=Path, default=RESULT)
     chosen = parser.parse_args()
     begun = time.monotonic()
@@ -90,11 +64,11 @@ def main() -> None:
             "compared": len(killer.whole),
             "differing": tally.differing,
             "seed": chosen.seed,
-            "settings": short(killer),
-            "versions": {name: version(name) for name in ("torch", "transformers", "trl")},
+            "settings": killer.params.train.model_dump(mode="json"),
+            "machine": machine(),
         }
         odd: list[str] = []
-        if chosen.operations:
+        if not chosen.no_operations:
             points = 0
             # A save in the middle that lets go of an older checkpoint, and the last one, after which nothing
             # is left to train.
@@ -108,9 +82,8 @@ def main() -> None:
                 )
             result["operations"] = {"points": points, "identical": points - len(odd), "differing": odd}
     result["seconds"] = round(time.monotonic() - begun, 1)
-    chosen.out.parent.mkdir(exist_ok=True)
-    chosen.out.write_text(json.dumps(result, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    print(json.dumps(result, indent=2, sort_keys=True))
+    written(chosen.out, result)
+    print(f"{tally.identical} of {tally.kills} kills identical, {len(odd)} operations differ")
     if tally.kills != tally.identical or odd:
         raise SystemExit("not all are identical")
 

@@ -1,42 +1,33 @@
-"""Injected faults that `assay doctor` names, and what it says where nothing is wrong; writes
-results/doctor.json.
+"""Injected faults that `assay doctor` names, and what it says where nothing is wrong.
+
+    ./run bench doctor    (writes results/doctor.json)
 
 The faults are those of tests/training/fault_library.py. A false alarm is a warning or fault on a healthy toy
 set-up, or on a shipped preset of the tiny model (with the base of tiny_smoke; `tiny` on the collider once
 more with models/base where that is there, timed with everything that is loaded for it). What concerns this
-machine alone is not counted. Usage: ./run bench doctor, and ./run python benchmarks/doctor.py --large for the
-time that `assay doctor` takes for a model of 137 M parameters with random weights, on a CPU, all of the
-command: results/doctor_large.json.
+machine alone is not counted.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import platform
 import sys
 import tempfile
 import time
 import warnings
-from importlib.metadata import version
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch
+from benchmarks.common import RESULTS, ROOT, machine, options, written
 from tests.training import healthy_setup
 from tests.training.fault_library import FAULTS
-from tests.training.whole_project import LARGE, base_folder, copied_project, run
 
 from assay.core.config.composition import Selection, compose
 from assay.core.config.reading import parse_params
 from assay.pipeline.project import Project
 from assay.tools.doctor import command as doctor
 
-RESULT = Path(__file__).parent / "results" / "doctor.json"
-LARGE_RESULT = RESULT.with_name("doctor_large.json")
-REPEATS, THREADS = 3, 2
+REPEATS = 3
 
 
 def alarms() -> dict[str, list[tuple[str, str, str]]]:
@@ -66,48 +57,9 @@ def real() -> tuple[list[tuple[str, str, str]], list[float]]:
     return healthy_setup.amiss(findings), seconds
 
 
-def large() -> dict[str, object]:
-    """Return how long the command takes for a large model, and what it says it did not look at."""
-    seconds, load, said = [], [], ""
-    with tempfile.TemporaryDirectory(prefix="assay-doctor-") as folder:
-        parameters = base_folder(Path(folder) / "base", LARGE)
-        changes = {
-            "device": "cpu",
-            "threads": THREADS,
-            "distributed.backend": "gloo",
-            "base.dtype": "float32",
-            "base.model": str(Path(folder) / "base"),
-        }
-        project = copied_project(Path(folder) / "project", "pretrained", "collider", changes)
-        run(project, "base")
-        for _ in range(REPEATS):
-            load.append(
-                round(os.getloadavg()[0], 1)
-            )  # of a machine that others use, the times are theirs too
-            begun = time.monotonic()
-            said = run(project, "doctor", codes=(0, 1)).stdout
-            seconds.append(round(time.monotonic() - begun, 1))
-            print(f"{seconds[-1]} s\n{said}", file=sys.stderr, flush=True)
-    amiss = [line for line in said.splitlines() if line.startswith(("WARNING", "FAULT"))]
-    settings = {"parameters": parameters, "threads": THREADS, "surface": "json"}
-    return settings | {"seconds": seconds, "load_before": load, "said": amiss}
-
-
 def main() -> None:
-    """Inject every fault, look where there is none, and write the result; or time a large model."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--large", action="store_true", help="only time a large model")
-    if parser.parse_args().large:
-        machine = {
-            "machine": platform.machine(),
-            "python": platform.python_version(),
-            "torch": version("torch"),
-        }
-        found = json.dumps(large() | machine, indent=2, sort_keys=True, ensure_ascii=False)
-        LARGE_RESULT.write_text(found + "\n", encoding="utf-8")
-        return
+    """Inject every fault, look where there is none, and write the result."""
+    options(__doc__).parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     missed = [fault.name for fault in FAULTS if fault.named_by(fault.examined()) is None]
@@ -121,11 +73,9 @@ def main() -> None:
         "false_alarms": sum(len(each) for each in said.values()),
         "said_where_nothing_is_wrong": said,
         "seconds": seconds,
-        "machine": platform.machine(),
-        "python": platform.python_version(),
-        "torch": version("torch"),
+        "machine": machine(),
     }
-    RESULT.write_text(json.dumps(result, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
+    written(RESULTS / "doctor.json", result)
     print(
         f"{result['named']} of {result['faults']} faults named, {result['false_alarms']} false alarms,"
         f" {seconds} s"

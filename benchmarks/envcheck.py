@@ -9,10 +9,6 @@ Usage: ./run bench envcheck
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import platform
 import sys
 import tempfile
 import time
@@ -20,9 +16,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
 # benchmarks/reasoning_gym.py would stand in for the package of that name
-sys.path[0] = str(ROOT)
+sys.path[0] = str(Path(__file__).resolve().parents[1])
+from benchmarks.common import RESULTS, ROOT, machine, options, written
 from tests.tools.envcheck.broken import BROKEN
 from tests.tools.envcheck.gym import gym_tasks
 from tests.tools.envcheck.making import Made, composed
@@ -34,7 +30,6 @@ from assay.tools.envcheck.command import examined
 from assay.tools.findings import Finding
 from assay.tools.own_data.audit import project_for
 
-RESULT = Path(__file__).parent / "results" / "envcheck.json"
 PRESETS = ("collider", "structured", "words", "frozen_lake", "rotate_matrix")
 
 
@@ -49,9 +44,7 @@ def look(made: Made | Project) -> tuple[list[Finding], float]:
 
 def main() -> None:
     """Look at every task; the result is written anew after each, and says how many there were by then."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options(__doc__)
     parser.add_argument("--jobs", type=int, default=2, help="tasks at once")
     jobs = parser.parse_args().jobs
     composed()  # once, before threads ask for it
@@ -64,7 +57,7 @@ def main() -> None:
     warned: dict[str, list[str]] = {}
     seconds: list[float] = []
     counts = {"broken": 0, "sound": 0, "reasoning_gym": 0}
-    load = round(os.getloadavg()[0], 1)
+    where = machine()
     with ThreadPoolExecutor(jobs) as pool:
         for task, (found, took) in zip(tasks, pool.map(look, tasks), strict=True):
             seconds.append(took)
@@ -95,13 +88,9 @@ def main() -> None:
                     "most": round(max(seconds), 1),
                 },
                 "jobs": jobs,
-                "load_before": load,
-                "machine": platform.machine(),
-                "cores": os.cpu_count(),
-                "python": platform.python_version(),
+                "machine": where,
             }
-            text = json.dumps(result, indent=2, sort_keys=True, ensure_ascii=False)
-            RESULT.write_text(text + "\n", encoding="utf-8")
+            written(RESULTS / "envcheck.json", result)
     print(
         f"{result['named']} of {counts['broken']} named, {len(false)} false faults on {counts['sound']} sound"
     )

@@ -17,11 +17,7 @@ Writes results/gpu_presets_<device>.json. Exits with 1 if a part failed, with 2 
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import statistics
-import subprocess
 import sys
 import time
 from functools import partial
@@ -29,13 +25,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch
+from benchmarks.common import ROOT, alone
 from benchmarks.gpu_parts import NO_DEVICE, lacks_device, options, try_parts
 from tests.presets.shapes import config_of
 from tests.training.forecast_setup import trained, with_preset
 from tests.training.toy_task import WORDS
+from tests.training.whole_project import run
 from transformers import AutoConfig
 
 from assay.policy.base import tiny
@@ -73,16 +70,8 @@ def write_model(folder: Path, preset: str, params: Any, small: bool) -> None:
     config = config_of(preset)
     if small:
         config = with_layers(config, 2)
-        config.update(
-            {
-                "hidden_size": 64,
-                "intermediate_size": 128,
-                "num_attention_heads": 2,
-                "num_key_value_heads": 1,
-                "head_dim": 32,
-                "vocab_size": 512,
-            }
-        )
+        config.update({"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 2})
+        config.update({"num_key_value_heads": 1, "head_dim": 32, "vocab_size": 512})
     config.eos_token_id = 2
     torch.manual_seed(0)
     with torch.device("cpu" if small or not torch.cuda.is_available() else "cuda"):
@@ -133,47 +122,19 @@ def run_once(folder: Path, preset: str, device: str, small: bool, cap: float, lo
     return found | {"adapter": tensors_digest(sorted(outcome.adapter.items()))}
 
 
-def in_process(*arguments: str) -> dict[str, Any]:
-    """Run one part of this script in a process of its own, so that what it left on the device is gone.
-
-    Raises:
-        RuntimeError: It failed; says what it said.
-    """
-    command = [sys.executable, __file__, *arguments]
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
-    )
-    if done.returncode:
-        raise RuntimeError(done.stderr[-2000:])
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return result
-
-
 def part(preset: str, folder: Path, device: str, small: bool) -> dict[str, Any]:
     """Forecast, train twice, and compare."""
-    cap, flags = PARTS[preset], ["--device", device, *(["--tiny"] if small else [])]
+    cap = PARTS[preset]
     if device == "cuda" and torch.cuda.get_device_properties(0).total_memory < 0.95 * cap * GIB:
         return {"ok": None, "why": f"the device has less than {cap:.0f} GiB"}
     params, lengths = settings(preset, device, small)
+    asked = (folder / "model", preset, device, small)
     write_model(folder / "model", preset, params, small)
     torch.cuda.empty_cache()
-    said = in_process("--forecast", preset, "--at", str(folder / "model"), *flags)
-    runs = []
-    for number in (1, 2):
-        log = folder / f"run{number}"
-        runs.append(in_process("--train", preset, "--at", str(folder / "model"), "--log", str(log), *flags))
-    compared = subprocess.run(
-        [sys.executable, "-m", "assay.cli", "runs", "diff", str(folder / "run1"), str(folder / "run2")],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
-    )
+    said = alone(forecast, *asked)
+    logs = [folder / f"run{number}" for number in (1, 2)]
+    runs = [alone(run_once, *asked, cap, log) for log in logs]
+    compared = run(ROOT, "runs", "diff", *map(str, logs), codes=tuple(range(10)))
     peak, seconds = runs[0]["peak_gib"], runs[0]["seconds_a_step"]
     errors = {
         "memory": None if peak is None else said["tensors_gib"] / peak - 1,
@@ -195,18 +156,10 @@ def part(preset: str, folder: Path, device: str, small: bool) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Try every preset and return the exit code; or, in a process of its own, one part of one."""
-    parser = options(__doc__, PARTS)
-    for name in ("--forecast", "--train", "--at", "--log"):
-        parser.add_argument(name, help=argparse.SUPPRESS)
-    chosen = parser.parse_args()
+    """Try every preset and return the exit code."""
+    chosen = options(__doc__, PARTS).parse_args()
     if lacks_device("gpu_presets", chosen.device):
         return NO_DEVICE
-    if preset := chosen.forecast or chosen.train:
-        asked = (Path(chosen.at), preset, chosen.device, chosen.tiny)
-        found = forecast(*asked) if chosen.forecast else run_once(*asked, PARTS[preset], Path(chosen.log))
-        print(json.dumps(found))
-        return 0
     return try_parts("gpu_presets", {preset: partial(part, preset) for preset in PARTS}, chosen)
 
 

@@ -10,13 +10,18 @@ the copies that `speaking` returns are good for a benchmark and nothing else.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
+import shutil
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import torch
+from benchmarks.common import ROOT, changed
+from tests.training.whole_project import copied_project, run
 
 from assay.core.config.settings import Params, ScratchBase
 from assay.core.decoding import Decoding
@@ -38,11 +43,47 @@ ACTIONS = tiny.Phase(steps=300, batch_size=64, learning_rate=5e-3)
 TALKS = tiny.Phase(steps=500, batch_size=8, learning_rate=6e-3)  # each second batch is actions
 PARSED, TRIED = 0.9, 64
 FACTS = "json_base.json"
+JSON = "collider_json"
+# What a base is made from; a change elsewhere makes no other base.
+MAKERS = ("configs", "data/{task}/SHA256SUMS", "src/assay/policy/base/tiny.py", "src/assay/tasks")
+
+
+def base_project(name: str) -> Project:
+    """Return a project of a task with a warm-started tiny base: this one, or a copy made once and kept in
+    .scratch/bench.
+
+    `collider_json` is the collider with a base that speaks JSON, which only a benchmark has (py).
+    """
+    spoken, task = name == JSON, name.removesuffix("_json")
+    here = Project.open(ROOT)
+    if not spoken and here.params.task.name == task and (ROOT / "models/base/config.json").is_file():
+        return here
+    made = hashlib.sha256()
+    for maker in (*MAKERS, *(["benchmarks/py"] if spoken else [])):
+        path = ROOT / maker.format(task=task)
+        for file in sorted(path.rglob("*") if path.is_dir() else [path]):
+            if file.is_file() and file.suffix != ".pyc":
+                made.update(f"{file.relative_to(ROOT)}\n".encode() + file.read_bytes())
+    folder = ROOT / f".scratch/bench/{name}-{made.hexdigest()[:16]}"
+    last = FACTS if spoken else "evidence/results/base/base.json"  # the last thing that is written
+    if not (folder / last).is_file():
+        with tempfile.TemporaryDirectory(prefix="assay-bench-") as scratch:
+            project = copied_project(Path(scratch) / task, "tiny", task, {})
+            print(f"{name}: making its base, once", file=sys.stderr, flush=True)
+            if spoken:
+                make(project)
+            else:
+                run(project, "base")
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(folder, ignore_errors=True)
+            shutil.copytree(project, folder)
+    found = Project.open(folder)
+    return Project(found.root, speaking(found.params)) if spoken else found
 
 
 def speaking(params: Params) -> Params:
     """Return the settings with the JSON surface."""
-    return params.model_copy(update={"generation": params.generation.model_copy(update={"surface": "json"})})
+    return changed(params, generation={"surface": "json"})
 
 
 def make(root: Path) -> None:

@@ -1,40 +1,37 @@
 """Playing by `generation.backend: lean` beside `cached` and stock generate, in processor seconds; one thread.
 
     ./run bench lean
-    ./run python benchmarks/lean.py --only tiny,apart --out FILE    (a quick look)
+    ./run python benchmarks/lean.py --only tiny apart --out FILE    (a quick look)
 
 Random weights and a task that only takes up tokens (benchmarks/filler.py). `cached` and `lean` play in turn,
 after a go each that is not counted; stock plays once where it is asked for, since it takes minutes.
-Processor seconds, because another program on the machine changes those least. Writes results/lean.json and
-.md, or with --out that file alone.
+Processor seconds, because another program on the machine changes those least. Writes results/lean.json, .md.
 """
 
 from __future__ import annotations
 
-import argparse
 import gc
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch
-from benchmarks import filler, stock  # sides has set the thread counts first
+from benchmarks import filler, floors, stock
+from benchmarks.common import RESULTS, holds, machine, options, page, told_of, written
 from benchmarks.cost import SHAPES
-from benchmarks.sides import RESULTS, holds, machine, written
 
 PAIRS = 5
 WORKS = {
-    "tiny": ("0.1 M", filler.Work(prompts=16, group=4, prompt=48, turns=5, new=4, reply=12)),
-    "group": ("7 M", filler.Work(prompts=1, group=16, prompt=1024, turns=8, new=16, reply=24)),
-    "groups": ("7 M", filler.Work(prompts=4, group=8, prompt=256, turns=4, new=16, reply=24)),
-    "larger": ("29 M", filler.Work(prompts=1, group=16, prompt=1024, turns=8, new=16, reply=24)),
-    "apart": ("29 M", filler.Work(prompts=1, group=2, prompt=64, turns=1, new=32)),
-    "alone": ("7 M", filler.Work(prompts=8, group=1, prompt=256, turns=4, new=16, reply=24)),
+    "tiny": ("0.1 M", floors.Work(prompts=16, group=4, prompt=48, turns=5, new=4, reply=12)),
+    "group": ("7 M", floors.Work(prompts=1, group=16, prompt=1024, turns=8, new=16, reply=24)),
+    "groups": ("7 M", floors.Work(prompts=4, group=8, prompt=256, turns=4, new=16, reply=24)),
+    "larger": ("29 M", floors.Work(prompts=1, group=16, prompt=1024, turns=8, new=16, reply=24)),
+    "apart": ("29 M", floors.Work(prompts=1, group=2, prompt=64, turns=1, new=32)),
+    "alone": ("7 M", floors.Work(prompts=8, group=1, prompt=256, turns=4, new=16, reply=24)),
 }
 
 
@@ -76,46 +73,31 @@ def compared(work: str, pairs: int, *, with_stock: bool) -> dict[str, Any]:
     return row
 
 
-def told(record: Mapping[str, Any]) -> str:
-    """Return the result as Markdown."""
-    lines = [
-        "| work | model | prompts x group | prompt, turns, new, reply | stock, s | cached, s | lean, s |"
-        " lean against cached (range) | equal episodes |",
-        "|---|---|---|---|---|---|---|---|---|",
+def write_page(out: Path, record: dict[str, Any]) -> None:
+    """Write what the record says as a table."""
+    rows = [
+        {"work": name, "model": row["model"]}
+        | row["work"]
+        | {"stock, s": row.get("stock_seconds", "not run")}
+        | {f"{side}, s": seconds for side, seconds in row["seconds"].items()}
+        | {"cached over lean": row["ratio"], "lowest": row["low"], "highest": row["high"]}
+        | {"equal episodes": f"{row['equal']} of {row['episodes']}"}
+        for name, row in record["works"].items()
     ]
-    for name, row in record["works"].items():
-        work = row["work"]
-        sizes = ", ".join(str(work[each]) for each in ("prompt", "turns", "new", "reply"))
-        once = f"{row['stock_seconds']:.2f}" if "stock_seconds" in row else "not run"
-        lines.append(
-            f"| {name} | {row['model']} | {work['prompts']} x {work['group']} | {sizes} | {once} |"
-            f" {row['seconds']['cached']:.3f} | {row['seconds']['lean']:.3f} |"
-            f" {row['ratio']:.2f} ({row['low']:.2f} to {row['high']:.2f}) |"
-            f" {row['equal']} of {row['episodes']} |"
-        )
-    where = record["machine"]
-    lines += [
-        "",
-        f"Processor seconds, one thread, medians of {record['pairs']} pairs; stock once. {where['cpu']},"
-        f" load {where['load_at_start']} at the start;"
-        f" {', '.join(f'{name} {number}' for name, number in where['versions'].items())}.",
-    ]
-    return "\n".join(lines) + "\n"
+    about = f"Medians of {record['pairs']} pairs; stock once. {told_of(record['machine'])}"
+    page(out, "Playing by lean beside cached", {"Processor seconds": rows}, about)
 
 
 def main() -> None:
     """Measure every work, and write the result."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options(__doc__)
     parser.add_argument("--pairs", type=int, default=PAIRS)
-    parser.add_argument("--only", default=",".join(WORKS), help="works, with commas between")
-    parser.add_argument("--stock", default=",".join(WORKS), help="works that stock plays too")
-    parser.add_argument("--out", type=Path, help="write the record here, and nothing to results/")
+    parser.add_argument("--only", nargs="+", choices=WORKS, default=list(WORKS))
+    parser.add_argument(
+        "--stock", nargs="*", choices=WORKS, default=list(WORKS), help="works stock plays too"
+    )
+    parser.add_argument("--out", type=Path, default=RESULTS / "lean.json")
     chosen = parser.parse_args()
-    names = chosen.only.split(",")
-    if unknown := [name for name in names if name not in WORKS]:
-        parser.error(f"no work by the name of {', '.join(unknown)}; there are {', '.join(WORKS)}")
     torch.set_num_threads(1)
     record: dict[str, Any] = {
         "machine": machine(),
@@ -123,14 +105,12 @@ def main() -> None:
         "range_holds_the_median_with_probability": holds(chosen.pairs),
         "works": {},
     }
-    for name in names:
-        row = compared(name, chosen.pairs, with_stock=name in chosen.stock.split(","))
+    for name in chosen.only:
+        row = compared(name, chosen.pairs, with_stock=name in chosen.stock)
         record["works"][name] = row
         print(f"{name}: {row['ratio']:.2f} times faster than cached", file=sys.stderr, flush=True)
-    print(told(record))
-    written(chosen.out or RESULTS / "lean.json", record)
-    if chosen.out is None:
-        (RESULTS / "lean.md").write_text(told(record), encoding="utf-8")
+    written(chosen.out, record)
+    write_page(chosen.out, record)
 
 
 if __name__ == "__main__":

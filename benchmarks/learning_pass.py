@@ -17,7 +17,6 @@ the same passes. Writes results/learning_pass.json, case by case; a case that is
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import statistics
@@ -27,12 +26,11 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch
-from benchmarks import filler
+from benchmarks import filler, floors
+from benchmarks.common import RESULTS, machine, options, written
 from benchmarks.cost import SHAPES
-from benchmarks.sides import machine
 from trl.trainer.utils import add_fused_lm_head
 
 from assay.policy.model import Policy
@@ -40,14 +38,14 @@ from assay.tools.doctor.forecast.memory import Meter
 from assay.training import flat, logprobs
 from assay.training.kl import Divergence, Text
 
-RESULT = Path(__file__).parent / "results" / "learning_pass.json"
-WORK = filler.Work(prompts=1, group=16, prompt=1024, turns=8, new=19, reply=24)
+WORK = floors.Work(prompts=1, group=16, prompt=1024, turns=8, new=19, reply=24)
 EVERY, MIB = 5, 2**20
 SIDES = {
     "shared": ("alone", "copied", "flat"),
     "checkpointing": ("alone", "flat"),
     "nothing shared": ("alone", "flat"),
 }
+CASES = [f"{name}, {kind}" for name in ("7 M", "29 M") for kind in (*SIDES, "kl")]
 
 
 def never(*_: Any, **__: Any) -> bool:
@@ -67,7 +65,7 @@ def policy_of(name: str) -> Policy:
     return policy
 
 
-def episodes(work: filler.Work) -> tuple[torch.Tensor, torch.Tensor]:
+def episodes(work: floors.Work) -> tuple[torch.Tensor, torch.Tensor]:
     """Return ids [rows, whole] of episodes, those of a group with one prompt, and which of their own tokens
     count [rows, behind the prompt]."""
     generator = torch.Generator().manual_seed(0)
@@ -78,7 +76,7 @@ def episodes(work: filler.Work) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.cat([prompts.repeat_interleave(work.group, 0), own], 1), counted.expand(work.rows, -1)
 
 
-def learned(model: Any, work: filler.Work, side: str) -> dict[str, float]:
+def learned(model: Any, work: floors.Work, side: str) -> dict[str, float]:
     """Take a forward and a backward pass; return its processor seconds, peak of live MiB, and a norm of the
     gradients."""
     ids, counted = episodes(work)
@@ -177,25 +175,20 @@ def recorded(path: Path) -> dict[str, Any]:
 
 def main() -> None:
     """Measure every case that is not there yet, and write the result."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options(__doc__)
     parser.add_argument("--times", type=int, default=3)
-    parser.add_argument("--only", help="one case")
-    parser.add_argument("--out", type=Path, default=RESULT)
+    parser.add_argument("--only", choices=CASES)
+    parser.add_argument("--out", type=Path, default=RESULTS / "learning_pass.json")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
-    cases = [f"{name}, {kind}" for name in ("7 M", "29 M") for kind in (*SIDES, "kl")]
-    if chosen.only and chosen.only not in cases:
-        parser.error(f"no such case; there are {'; '.join(cases)}")
-    for case in [chosen.only] if chosen.only else cases:
+    for case in [chosen.only] if chosen.only else CASES:
         if case in recorded(chosen.out):
             continue
         name, kind = case.split(", ")
         done = kl(name, chosen.times) if kind == "kl" else passes(name, kind, chosen.times)
         record = {"machine": machine(), "work": dataclasses.asdict(WORK), "threads": 1}
         record["cases"] = recorded(chosen.out) | {case: done}
-        chosen.out.write_text(json.dumps(record, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        written(chosen.out, record)
         print(f"{case}: {json.dumps(done)}", file=sys.stderr, flush=True)
 
 

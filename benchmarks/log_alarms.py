@@ -5,8 +5,8 @@ The logs are those of hack_logs.py and sound_logs.py, written in the forms of fi
 rules were set on other logs before (tests/tools/log_shapes.py), and nothing was moved for these. A log rings
 if the exit code is not 0: AMBER counts.
 
-`later` has 24 logs more (later_logs.py), written when all of this was done; nothing was moved for them
-either, and rewardspy did not see them.
+`later` has 24 logs more, written when all of this was done; nothing was moved for them either, and rewardspy
+did not see them.
 
 Each log is judged twice, as it is and with its column of success taken out (`without_success`): few trainers
 log success by another measure than what they reward. What is still told from a name then is a reward part
@@ -25,7 +25,6 @@ Usage: ./run bench log_alarms (some minutes on one core). Writes results/log_ala
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import json
 import sys
@@ -35,20 +34,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-import later_logs
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import pandas as pd
-from hack_logs import HACKS
-from made_logs import MadeLog
-from sound_logs import CLEAN
+from benchmarks import hack_logs, sound_logs
+from benchmarks.common import RESULTS, options, written
+from benchmarks.hack_logs import HACKS
+from benchmarks.made_logs import MadeLog
+from benchmarks.sound_logs import CLEAN
 
 from assay.tools.foreign_logs.judging import judge_log
 from assay.tools.foreign_logs.reading import read_foreign
 
-RESULT = Path(__file__).parent / "results/log_alarms.json"
+RESULT = RESULTS / "log_alarms.json"
 REWARDSPY_COMMIT = "5bfd03e739b04296df195ee3d93d0c743e4b59aa"
-NOT_RUN = "rewardspy was not run: no package index had it, and no --rewardspy FOLDER was named"
 COUNTED = {"hacks": "found", "clean": "false_alarms"}
 Records = Sequence[dict[str, Any]]
 
@@ -130,8 +128,8 @@ def means_of(log: MadeLog, records: Records) -> list[dict[str, float]]:
         row["length"] = sum(len(each["completion"].split()) for each in here) / n
         row["success"] = sum(each["success"] for each in here) / n
         if log.entropy is not None:
-            at = log.curve(step / (log.steps - 1))
-            row["entropy"] = log.entropy[0] + (log.entropy[1] - log.entropy[0]) * at
+            low, high = log.entropy
+            row["entropy"] = low + (high - low) * log.curve(step / (log.steps - 1))
         made.append(row)
     return made
 
@@ -218,27 +216,22 @@ def by_rewardspy(logs: Mapping[str, Sequence[MadeLog]]) -> dict[str, Any]:
     return theirs
 
 
-def _of_before() -> dict[str, Any]:
-    """Return what rewardspy said when it was there: the same logs come out the same."""
-    told: dict[str, Any] = json.loads(RESULT.read_text("utf-8"))["rewardspy"] if RESULT.exists() else {}
-    return told or {"not_run": NOT_RUN}
-
-
 def main() -> None:
     """Write every log, judge it, and write what rang."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = options(__doc__)
     parser.add_argument("--rewardspy", type=Path, help="folder that has the package rewardspy")
     peer = parser.parse_args().rewardspy
+    logs = {"hacks": HACKS, "clean": CLEAN}
     if peer is not None:
         sys.path.insert(0, str(peer))
-    logs = {"hacks": HACKS, "clean": CLEAN}
-    theirs = _of_before() if peer is None else by_rewardspy(logs)
+        theirs = by_rewardspy(logs)
+    else:  # what it said when it was there: the same logs come out the same
+        theirs = json.loads(RESULT.read_text("utf-8"))["rewardspy"]
     result = rung(logs)
-    later = rung({"hacks": later_logs.HACKS, "clean": later_logs.CLEAN})
+    later = rung({"hacks": hack_logs.LATER, "clean": sound_logs.LATER})
     result["later"] = {name: told for name, told in later.items() if not name.endswith("_red")}
-    RESULT.write_text(json.dumps(result | {"rewardspy": theirs}, indent=1) + "\n", encoding="utf-8")
+    written(RESULT, result | {"rewardspy": theirs}, indent=1, sort_keys=False)
     print({name: value for name, value in result.items() if isinstance(value, int)})
-    print({name: value for name, value in theirs.items() if not isinstance(value, dict)})
 
 
 if __name__ == "__main__":

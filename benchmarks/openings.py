@@ -16,14 +16,17 @@ gain that a test at 0.05 finds with power 0.8.
 
 from __future__ import annotations
 
-import json
 import math
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks.common import RESULTS, written
 
 from assay.core.seeds import rng as labelled_rng
 from assay.dataset.wording import content_of
@@ -39,7 +42,7 @@ from assay.statistics.tests import sign_flip_tests
 REPLICATIONS, ALPHA, DRAWS, FLIPS = 3_000, 0.05, 2, 20_000
 ITEMS, ITEMS_OF_RECIPES = 48, 256  # few where policies are compared, since sign flips cost the most
 BY_SEED, BY_ITEM = 0.08, 0.1  # standard deviations of what a training does to all items, and to one
-RESULTS = Path(__file__).parent / "results/openings.json"
+RESULT = RESULTS / "openings.json"
 Array = NDArray[np.float64]
 
 
@@ -295,7 +298,7 @@ def main() -> None:
     for each in rows:
         print(*each.values(), sep="\t", flush=True)
     found = {"looks": rows, "series": [series(k) for k in (1, 2, 3, 5, 10)]}
-    RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    written(RESULT, found, indent=1, sort_keys=False)
 
 
 if __name__ == "__main__":

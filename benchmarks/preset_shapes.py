@@ -13,24 +13,17 @@ disk as another policy.
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import resource
-import subprocess
 import sys
 import tempfile
 import time
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks.common import RESULTS, alone, machine, options, written
 from tests.presets.shapes import SHAPES, TASKS, two_steps
-
-RESULT = Path(__file__).parent / "results" / "preset_shapes.json"
 
 
 def measured(preset: str) -> dict[str, Any]:
@@ -57,35 +50,20 @@ def measured(preset: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options(__doc__)
     parser.add_argument("presets", nargs="*", default=list(SHAPES), metavar="PRESET")
-    parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--out", type=Path, default=RESULT)
+    parser.add_argument("--out", type=Path, default=RESULTS / "preset_shapes.json")
     arguments = parser.parse_args()
     if unknown := sorted(set(arguments.presets) - set(SHAPES)):
         parser.error(f"no presets: {', '.join(unknown)}")
-    if arguments.one:
-        arguments.out.write_text(json.dumps(measured(arguments.presets[0])), encoding="utf-8")
-        return
     rows = json.loads(arguments.out.read_text())["presets"] if arguments.out.is_file() else {}
     for preset in arguments.presets:
-        with tempfile.NamedTemporaryFile(suffix=".json") as answer:
-            command = [sys.executable, str(Path(__file__)), "--one", preset, "--out", answer.name]
-            code = subprocess.run(
-                command, cwd=ROOT, env=os.environ | {"PYTHONPATH": "src"}, check=False
-            ).returncode
-            rows[preset] = (
-                json.loads(Path(answer.name).read_text()) if code == 0 else {"ok": False, "exit_code": code}
-            )
-        packages = {name: version(name) for name in ("torch", "transformers", "trl", "peft", "bitsandbytes")}
-        whole = {
-            "packages": packages,
-            "layers": {name: SHAPES[name].layers for name in rows},
-            "presets": rows,
-        }
-        arguments.out.write_text(json.dumps(whole, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        try:
+            rows[preset] = alone(measured, preset)
+        except (RuntimeError, ValueError, AssertionError) as error:
+            rows[preset] = {"ok": False, "why": f"{type(error).__name__}: {error}"}
+        layers = {name: SHAPES[name].layers for name in rows}
+        written(arguments.out, {"machine": machine(), "layers": layers, "presets": rows}, indent=1)
         print(f"{preset}: {'ok' if rows[preset]['ok'] else 'FAILED'}")
     sys.exit(0 if all(rows[preset]["ok"] for preset in arguments.presets) else 1)
 

@@ -19,23 +19,19 @@ on.
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
-import platform
 import statistics
 import sys
 import tempfile
 import time
 import warnings
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch
+from benchmarks.common import RESULTS, ROOT, machine, options, page, written
 from tests.presets.shapes import SHAPES, config_of
 from tests.training.forecast_setup import END, Model, forecast, measured, settings, with_preset
 from tests.training.toy_task import WORDS
@@ -44,13 +40,12 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from assay.core.config.composition import Selection, compose
 from assay.core.config.reading import parse_params
 from assay.core.config.settings import Params
-from assay.core.storage.files import write_text
 from assay.policy.base import tiny
 from assay.tools.doctor.forecast.forecast import BESIDE
 from assay.tools.doctor.forecast.memory import MemoryForecast, scales
 from assay.tools.doctor.forecast.rehearsal import Lengths
 
-RESULT = Path(__file__).parent / "results" / "presets.json"
+RESULT = RESULTS / "presets.json"
 GIB = 2.0**30
 REPEATS = 2
 SHORT = Lengths(96, 2, 16, 24)  # for models that would take too long
@@ -81,42 +76,20 @@ DEVICES: dict[str, tuple[int, float, float] | tuple[int, None, None]] = {
 }
 
 
-PAGE = """\
-# What the presets take: forecasts, and how right they are
-
+ABOUT = """\
 No GPU measured anything on this page. Written by `./run bench presets`.
 
-## Memory of each preset, in GiB
+Memory of presets is at most: every conversation at its longest. Playing, learning and KL come one after
+another: the peak is what stays plus the largest of them, and 0.8 GiB beside tensors, 1.0 on a CPU (an
+allowance for context, libraries and workspaces). The floor is what the data sheet of an RTX 4060 (8 GB:
+272 GB/s, 30 TFLOP/s), 3060 (12 GB: 360, 25), 4090 (1008, 165) or H100 SXM (3350, 989) allows for a step at
+full length: no forecast, which only the device itself can make (`./run assay doctor` there).
 
-At most: every conversation at its longest. `playing`, `learning` and `KL` come one after another: the \
-peak is
-what stays plus the largest of them, and 0.8 GiB beside tensors, 1.0 on a CPU (an allowance for context, \
-libraries and workspaces).
-The floor is what the data sheet of an RTX 4060 (8 GB: 272 GB/s, 30 TFLOP/s), 3060 (12 GB: 360, 25), 4090 \
-(1008, 165) or
-H100 SXM (3350, 989) allows for a step at full length: no forecast, which only the device itself can make \
-(`./run assay doctor` there).
-
-| preset, task | tokens: prompt, turns x new, told | base | adapter, moments | KL's | playing (of it \
-keys, values) | learning | KL | peak | device | floor, s a step |
-|---|---|---|---|---|---|---|---|---|---|---|
-{presets}
-
-## Forecast and measurement on a CPU
-
-Memory: peak of bytes in live tensors of a training by the real trainer once the base is loaded, same \
-meter, n = 1.
-Time: processor seconds a step, medians, of one thread. Rows named like a preset are its model in its whole \
-published shape,
-with random weights, trained for four steps by its own settings, but with two episodes a step of some \
-forty tokens.
-{machine}
-
-| model | tokens | memory forecast, MiB | measured | error | seconds a step forecast | measured (range) \
-| error | n |
-|---|---|---|---|---|---|---|---|---|
-{accuracy}
-"""
+Beside a measurement, memory is the peak of bytes in live tensors of a training by the real trainer once the
+base is loaded, same meter, n = 1; time is processor seconds a step, medians, of one thread. Rows named like a
+preset are its model in its whole published shape, with random weights, trained for four steps by its own
+settings, but with two episodes a step of some forty tokens. Trained on {machine};
+the forecasts of time are from {pace}."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,44 +208,42 @@ def preset(name: str, task: str) -> dict[str, Any]:
     }
 
 
-def machine() -> str:
-    """Return the name of this processor, and its cores."""
-    told = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").is_file() else ""
-    names = [line.partition(": ")[2] for line in told.split("\n") if line.startswith("model name")]
-    return f"{names[0] if names else platform.machine()}, {os.cpu_count()} cores"
-
-
-def page(found: dict[str, Any]) -> str:
-    """Return the results as Markdown."""
-    presets, rows = [], []
-    for name, row in found["presets"].items():
-        t, w, floor = row["terms_gib"], row["lengths"], row["floor_seconds_a_step"]
-        presets.append(
-            f"| {name} | {w['prompt']}, {w['turns']} x {w['new']}, {w['reply']} | {t['base']:.1f} |"
-            f" {t['adapter']:.1f} | {t['probe']:.1f} | {t['play']:.1f} ({t['cache']:.1f}) for"
-            f" {row['rows_played']} | {t['gradient'] + t['learn']:.1f} for {row['rows_learned']} |"
-            f" {t['look']:.1f} | **{row['peak_gib']:.1f}** | {row['device_gib']} |"
-            f" {'' if floor is None else f'{floor:.0f}'} |"
-        )
-    for name, row in (found["accuracy"] | found["published"]).items():
-        low, high = row["measured_range"]
-        rows.append(
-            f"| {name} | {row['tokens']} | {row['forecast_mib']:.0f} | {row['measured_mib']:.0f} |"
-            f" {row['memory_error']:+.1%} | {row['forecast_seconds']:.2f} | {row['measured_seconds']:.2f}"
-            f" ({low:.2f} to {high:.2f}) | {row['time_error']:+.1%} | {row['n_forecasts']} and"
-            f" {row['n_steps']} |"
-        )
-    where = f"They were trained on {found['machine']}." if "machine" in found else ""
-    if "pace" in found:  # rows that were timed in another way than the doctor does now
-        where += f" The forecasts of time in this table are from {found['pace']}."
-    return PAGE.format(presets="\n".join(presets), accuracy="\n".join(rows), machine=where)
+def write_page(out: Path, found: dict[str, Any]) -> None:
+    """Write the results as tables."""
+    memory = [
+        {"preset, task": name, "prompt": row["lengths"]["prompt"]}
+        | {"turns x new, told": "{turns} x {new}, {reply}".format(**row["lengths"])}
+        | {part: round(row["terms_gib"][part], 1) for part in ("base", "adapter", "probe")}
+        | {"playing": round(row["terms_gib"]["play"], 1), "of it keys": round(row["terms_gib"]["cache"], 1)}
+        | {"learning": round(row["terms_gib"]["gradient"] + row["terms_gib"]["learn"], 1)}
+        | {"KL": round(row["terms_gib"]["look"], 1), "rows": f"{row['rows_played']}, {row['rows_learned']}"}
+        | {
+            "peak": round(row["peak_gib"], 1),
+            "device": row["device_gib"],
+            "floor, s": row["floor_seconds_a_step"],
+        }
+        for name, row in found["presets"].items()
+    ]
+    right = [
+        {"model": name, "tokens": row["tokens"]}
+        | {"memory forecast, MiB": row["forecast_mib"], "measured": row["measured_mib"]}
+        | {"error": f"{row['memory_error']:+.1%}"}
+        | {"seconds forecast": row["forecast_seconds"], "seconds measured": row["measured_seconds"]}
+        | {
+            "range": "{:.2f} to {:.2f}".format(*row["measured_range"]),
+            "error of time": f"{row['time_error']:+.1%}",
+        }
+        | {"n": f"{row['n_forecasts']} and {row['n_steps']}"}
+        for name, row in (found["accuracy"] | found["published"]).items()
+    ]
+    tables = {"Memory of each preset, in GiB": memory, "Forecast and measurement on a CPU": right}
+    about = ABOUT.format(machine=found.get("machine"), pace=found.get("pace", "the doctor"))
+    page(out, "What the presets take: forecasts, and how right they are", tables, about)
 
 
 def main() -> None:
     """Forecast, measure and write what is asked for."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options(__doc__)
     parser.add_argument("--only", choices=("accuracy", "presets", "published"))
     parser.add_argument("--anew", action="store_true", help="measure again what has been measured")
     parser.add_argument("--out", type=Path, default=RESULT)
@@ -283,16 +254,14 @@ def main() -> None:
         json.loads(chosen.out.read_text()) if chosen.out.exists() and not chosen.anew else {}
     )
     found["measured_on_a_gpu"] = False
-    found["versions"] = {
-        name: version(name) for name in ("torch", "transformers", "trl", "peft", "bitsandbytes")
-    }
+    found["versions"] = machine()["versions"]
     jobs: list[tuple[str, str, Any]] = []
     if chosen.only in (None, "presets"):
         jobs += [("presets", f"{n}, {t}", lambda n=n, t=t: preset(n, t)) for n in SHAPES for t in TOKENS]
     if chosen.only in (None, "accuracy"):
         jobs += [("accuracy", each.name, lambda each=each: accuracy(each)) for each in MODELS]
     if chosen.only in (None, "published"):
-        found["machine"] = machine()
+        found["machine"] = f"{machine()['cpu']}, {machine()['cores']} cores"
         whole = [Published(name) for name in sorted(SHAPES) if name.startswith("cpu_")]
         jobs += [("published", each.name, lambda each=each: accuracy(each)) for each in whole]
     for part in ("presets", "accuracy", "published"):
@@ -301,8 +270,8 @@ def main() -> None:
         if name not in found[part]:
             found[part][name] = job()
             print(name, found[part][name], file=sys.stderr, flush=True)
-            write_text(chosen.out, json.dumps(found, indent=2, sort_keys=False) + "\n")
-            write_text(chosen.out.with_suffix(".md"), page(found))
+            written(chosen.out, found, sort_keys=False)
+            write_page(chosen.out, found)
 
 
 if __name__ == "__main__":

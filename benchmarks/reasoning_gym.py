@@ -1,5 +1,5 @@
 """Every data set of reasoning-gym, checked before anybody trains on it; writes results/reasoning_gym.json and
-docs/reasoning-gym.md.
+two sections of docs/reasoning-gym.md; what its prose says of versions and numbers of texts is kept by hand.
 
     ./run python -m pip install --target ../gym reasoning-gym==0.1.25
     PYTHONPATH=../gym ./run bench reasoning_gym                             (forty minutes of a core)
@@ -199,7 +199,8 @@ def main() -> None:
         write(found, chosen.out)
     write(found, chosen.out)
     if set(found["data_sets"]) == set(names):
-        chosen.page.write_text(page(found), encoding="utf-8")
+        text = chosen.page.read_text(encoding="utf-8")
+        chosen.page.write_text(page(text, found), encoding="utf-8")
         print(f"wrote {chosen.page}")
 
 

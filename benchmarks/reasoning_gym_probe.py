@@ -225,4 +225,6 @@ def _forty_one_days_later() -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        raise SystemExit(2)  # it is reasoning_gym.py that asks
     probe(json.loads(sys.argv[1]))

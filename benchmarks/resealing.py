@@ -9,10 +9,9 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from benchmarks.tamperings import LISTS, Files
-
 from assay.core.console import quietly
 from assay.core.storage.files import sha256_bytes
+from assay.core.storage.json import dumps
 from assay.core.storage.yaml import read_yaml
 from assay.package.archive import sealed, write_tar
 from assay.package.layout import NAME
@@ -24,6 +23,29 @@ from assay.stages.package.pages import documents
 from assay.verify.checks import UNUSABLE
 from assay.verify.content.rendered import tables_again
 from assay.verify.unpacked import Unpacked
+
+Files = dict[str, bytes]
+LISTS = ("SHA256SUMS",)
+
+
+def pretty(value: Any) -> bytes:
+    """Return a JSON record as assay writes it."""
+    return (json.dumps(value, sort_keys=True, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def rows_of(files: Files, name: str) -> list[Any]:
+    """Return the rows of a file of JSON lines."""
+    return [json.loads(line) for line in files[name].decode().split("\n")[:-1]]
+
+
+def put_rows(files: Files, name: str, rows: list[Any]) -> None:
+    """Write rows as assay writes them."""
+    files[name] = "".join(f"{dumps(row)}\n" for row in rows).encode()
+
+
+def episode_in(row: Any) -> Any:
+    """Return the episode of a row, which a validation has in a field."""
+    return row.get("episode", row)
 
 
 def files_in(folder: Path) -> Files:
@@ -108,11 +130,6 @@ def rederived(files: Files, folder: Path) -> Files:
     with quietly():
         render_evidence.run(Project.open(folder))
     return files_in(folder)
-
-
-def pretty(value: Any) -> bytes:
-    """Return a JSON record as assay writes it."""
-    return (json.dumps(value, sort_keys=True, indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def _entry(entry: Any, files: Files, folder: Path) -> Any:

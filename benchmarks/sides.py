@@ -7,36 +7,30 @@ the steps (or the evaluation) alone; building a trainer, validations and checks 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import multiprocessing
 import os
-import platform
 import resource
-import shutil
 import statistics
 import sys
 import tempfile
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 from unittest import mock
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 
 import torch
-from benchmarks import json_base, stock
-from benchmarks.filler import Shape, Talk, least_work, product_rate
-from matplotlib.figure import Figure
-from tests.training.whole_project import copied_project, run
+from benchmarks import json_base, logging_cost, stock
+from benchmarks.common import changed
+from benchmarks.floors import Shape, Talk, least_work, product_rate
 from transformers.utils.logging import disable_progress_bar
 
 from assay.core.config.settings import Params
@@ -46,71 +40,27 @@ from assay.core.seeds import derive_seed
 from assay.dataset.suite import Play, Suite, choose
 from assay.evaluation.measure import measure
 from assay.evaluation.rollout import play
-from assay.evidence.figures.drawing import render
 from assay.pipeline.inputs import items_of, task_of, validation_suite
 from assay.pipeline.policies import open_policy
 from assay.pipeline.project import Project
 
-RESULTS = Path(__file__).parent / "results"
 NEVER = 10**6
-JSON = "collider_json"
-# What a base is made from; a change elsewhere makes no other base.
-MAKERS = (
-    "configs",
-    "data/{task}/SHA256SUMS",
-    "src/assay/policy/base/tiny.py",
-    "src/assay/policy/base/tiny.py",
-    "src/assay/tasks",
-)
+CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
 MIB = 2**20
 MANY = 4096  # rows of a product as wide as it gets when prompts are read or learned from
 
 
-def base_project(name: str) -> Project:
-    """Return a project of a task with a warm-started tiny base: this one, or a copy made once and kept in
-    .scratch/bench.
-
-    `collider_json` is the collider with a base that speaks JSON, which only a benchmark has (json_base.py).
-    """
-    spoken, task = name == JSON, name.removesuffix("_json")
-    here = Project.open(ROOT)
-    if not spoken and here.params.task.name == task and (ROOT / "models/base/config.json").is_file():
-        return here
-    made = hashlib.sha256()
-    for maker in (*MAKERS, *(["benchmarks/json_base.py"] if spoken else [])):
-        path = ROOT / maker.format(task=task)
-        for file in sorted(path.rglob("*") if path.is_dir() else [path]):
-            if file.is_file() and file.suffix != ".pyc":
-                made.update(f"{file.relative_to(ROOT)}\n".encode() + file.read_bytes())
-    folder = ROOT / f".scratch/bench/{name}-{made.hexdigest()[:16]}"
-    last = json_base.FACTS if spoken else "evidence/results/base/base.json"  # the last thing that is written
-    if not (folder / last).is_file():
-        with tempfile.TemporaryDirectory(prefix="assay-bench-") as scratch:
-            project = copied_project(Path(scratch) / task, "tiny", task, {})
-            print(f"{name}: making its base, once", file=sys.stderr, flush=True)
-            if spoken:
-                json_base.make(project)
-            else:
-                run(project, "base")
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            shutil.rmtree(folder, ignore_errors=True)
-            shutil.copytree(project, folder)
-    found = Project.open(folder)
-    return Project(found.root, json_base.speaking(found.params)) if spoken else found
-
-
 def short(params: Params, steps: int, seed: int) -> Params:
-    """Return the settings with a seed and few steps, and with validations and checkpoints at the two ends
-    only."""
-    changes: dict[str, Any] = {
-        "seed": seed,
-        "train": params.train.model_copy(update={"steps": steps}),
-        "validation": params.validation.model_copy(update={"items": 4, "draws": 1, "interval": NEVER}),
-        "checkpoint": params.checkpoint.model_copy(update={"every": NEVER}),
-        "claim": params.claim.model_copy(update={"checkpoint_rule": "last"}),
-        "health": params.health.model_copy(update={"preflight": False}),
-    }
-    return params.model_copy(update=changes)
+    """Return the settings of one process with a seed and few steps, looked at and saved at both ends only."""
+    return changed(
+        params.model_copy(update={"seed": seed}),
+        train={"steps": steps},
+        validation={"items": 4, "draws": 1, "interval": NEVER},
+        checkpoint={"every": NEVER},
+        claim={"checkpoint_rule": "last"},
+        health={"preflight": False},
+        distributed={"processes": 1},
+    )
 
 
 class Side:
@@ -119,7 +69,7 @@ class Side:
     def __init__(self, task: str) -> None:
         warnings.filterwarnings("ignore", category=FutureWarning)
         disable_progress_bar()
-        self.project = base_project(task)
+        self.project = json_base.base_project(task)
         self.params, self.task = self.project.params, task_of(self.project)
         self.items = {item.id: item for item in items_of(self.project, "train")}
         generation = self.params.generation
@@ -174,65 +124,88 @@ class Side:
 class Ours(Side):
     """assay as it is used, with all it logs."""
 
-    def train(self, warm_up: int, steps: int, seed: int, checked: bool = True) -> dict[str, float]:
-        """Train warm_up + steps steps and return what came of the last `steps` of them; the first is checked
-        if asked for.
+    def train(
+        self, warm_up: int, steps: int, seed: int, checked: bool = True, logged: bool = True
+    ) -> dict[str, Any]:
+        """Train warm_up + steps steps and return what came of the last `steps` of them, and the digest of the
+        weights.
 
         Without a warm-up the clock begins as the first episode does, for validation comes before it.
+
+        Args:
+            warm_up: Steps before the clock begins; `steps` are timed behind them.
+            steps: See above.
+            seed: Of the training.
+            checked: Whether log-probabilities of the first step are held against a plain forward pass.
+            logged: Whether with digests, rows, alarms, clocks, events and live tables.
         """
+        from assay.training.adapter import tensors_digest
         from assay.training.checkpoints.store import Checkpoints
         from assay.training.grpo import train
         from assay.training.log.history import History, Watch
         from assay.training.rollouts import GroupRollouts
 
         params = short(self.params, warm_up + steps, seed)
-        policy, history = open_policy(self.project, None), History()
-        marks, found, worst = [0.0, 0.0], dict[str, float](), [0.0]
+        policy, history, watch = open_policy(self.project, None), History(), Watch(self.task)
+        suite = validation_suite(Project(self.project.root, params))
+        begun, found, worst = dict[str, float](), dict[str, float](), [0.0]
         talks, rewards = list[Talk](), list[float]()
         original, playing = GroupRollouts.__call__, [0.0]
 
+        def start() -> None:
+            begun.update({name: clock() for name, clock in CLOCKS.items()})
+
         def kept(rollouts: GroupRollouts, item_ids: Sequence[str], step: int) -> dict[str, list[Any]]:
-            began = time.perf_counter()
             if not warm_up and step == 1:
-                marks[:] = [began, time.process_time()]
+                start()
+            began = time.perf_counter()
             fields = original(rollouts, item_ids, step)
             playing[0] += (time.perf_counter() - began) if step > warm_up else 0.0
-            if (
-                step == 1 and checked
-            ):  # before any clock runs: are these the log-probabilities that a plain forward pass gives?
+            if step == 1 and checked:  # before any clock runs
                 names = ("prompt_ids", "completion_ids", "logprobs", "env_mask")
                 for row in zip(*(fields[key] for key in names), strict=True):
-                    worst[0] = max(worst[0], apart(rollouts._policy.model, *row, self.decoding.temperature))
+                    worst[0] = max(
+                        worst[0], stock.apart(rollouts._policy.model, *row, self.decoding.temperature)
+                    )
             if step > warm_up:
                 talks.extend(talks_of(step, fields["prompt_ids"], fields["env_mask"]))
                 rewards.extend(fields["episode_reward"])
             return fields
 
-        def on_step(step: int) -> None:
-            if step == warm_up:
-                marks[:] = [time.perf_counter(), time.process_time()]
-            if step == warm_up + steps:
-                found.update(wall=time.perf_counter() - marks[0], cpu=time.process_time() - marks[1])
-
         with (
             tempfile.TemporaryDirectory(prefix="assay-speed-") as folder,
             mock.patch.object(GroupRollouts, "__call__", kept),
+            contextlib.nullcontext() if logged else logging_cost.without(),
         ):
-            train(
+            live = logging_cost.live(Path(folder), params, history, watch, suite)
+
+            def on_step(step: int) -> None:
+                if logged:
+                    live.step(step, lambda *_: None)
+                if step == warm_up:
+                    if logged:
+                        logging_cost.lengthen(history)
+                    start()
+                if step == warm_up + steps:
+                    found.update({name: clock() - begun[name] for name, clock in CLOCKS.items()})
+
+            trained = train(
                 policy,
                 task_of(self.project, shaping=True),
                 self.task,
                 list(self.items.values()),
-                validation_suite(Project(self.project.root, params)),
+                suite,
                 params,
-                checkpoints=Checkpoints(Path(folder), "bench", 1),
+                checkpoints=Checkpoints(Path(folder, "run"), "bench", 1),
                 start=None,
                 history=history,
-                watch=Watch(self.task),
+                watch=watch,
                 on_step=on_step,
+                tell=live.tell if logged else lambda event, facts: None,
             )
         told = self.tallied(talks, rewards, **found, learned=True)
-        return told | {"playing": playing[0], "logprob_difference": worst[0]}
+        told |= {"playing": playing[0], "logprob_difference": worst[0]}
+        return told | {"weights": tensors_digest(sorted(trained.adapter.items()))}
 
     def evaluate(self, episodes: int, batch_size: int | None = None) -> dict[str, float]:
         """Measure the base on a suite, as a stage does."""
@@ -244,26 +217,11 @@ class Ours(Side):
         return self.tallied(talks, [one.reward for one in played], wall, cpu, learned=False)
 
     def _talk(self, one: Episode) -> Talk:
-        dialogue, told = (
-            self.policy.dialogue,
-            [turn.observation for turn in one.turns if turn.observation is not None],
-        )
-        prompt = len(
-            dialogue.opening(self.task.start(self.items[one.item_id], 0)[0])
-        )  # the same in every world
+        dialogue, opened = self.policy.dialogue, self.task.start(self.items[one.item_id], 0)[0]
+        told = [turn.observation for turn in one.turns if turn.observation is not None]
         after = one.n_tokens + sum(len(dialogue.reply(each, last_id=dialogue.eos_id)) for each in told)
-        return Talk(one.item_id, prompt, after, one.n_tokens, len(one.turns))
-
-    def overhead(self, logged: bool) -> dict[str, Any]:
-        """Return the seconds a step of a training with all logging or without any, and the digest of its
-        weights."""
-        from benchmarks import logging_cost
-
-        from assay.training.adapter import tensors_digest
-
-        project = Project(self.project.root, logging_cost.settings(self.params))
-        trained, seconds, _ = logging_cost.run(project, logged=logged)
-        return {**seconds, "weights": tensors_digest(sorted(trained.adapter.items()))}
+        # The prompt is the same in every world.
+        return Talk(one.item_id, len(dialogue.opening(opened)), after, one.n_tokens, len(one.turns))
 
     def check(self, episodes: int) -> dict[str, Any]:
         """Return the largest log-probability difference of some episodes, and the greedy answers to their
@@ -272,7 +230,7 @@ class Ours(Side):
         size, worst = self.params.generation.batch_size, 0.0
         for one in play(self.policy, self.task, plays, self.decoding, batch_size=size):
             row = (one.prompt_ids, one.completion_ids, one.logprobs, one.mask)
-            worst = max(worst, apart(self.policy.model, *row, self.decoding.temperature))
+            worst = max(worst, stock.apart(self.policy.model, *row, self.decoding.temperature))
         greedy = play(
             self.policy, self.task, plays, Decoding(0.0, self.decoding.max_new_tokens), batch_size=size
         )
@@ -282,9 +240,7 @@ class Ours(Side):
 class Stock(Side):
     """TRL's trainer and transformers' generate; see stock.py."""
 
-    def train(
-        self, warm_up: int, steps: int, seed: int, checked: bool = True, continuous: bool = False
-    ) -> dict[str, float]:
+    def train(self, warm_up: int, steps: int, seed: int, checked: bool = True) -> dict[str, float]:
         """Train warm_up + steps steps and return what came of the last `steps` of them; the first is checked
         if asked for."""
         from assay.training.adapter import attach_adapter
@@ -302,7 +258,7 @@ class Stock(Side):
         talks, rewards, cut, worst, playing = list[Talk](), list[float](), 0, 0.0, 0.0
         with tempfile.TemporaryDirectory(prefix="assay-stock-") as folder:
             config = grpo_config(params, folder)
-            config.logging_strategy, config.use_transformers_continuous_batching = "no", continuous
+            config.logging_strategy = "no"
             clock = stock.Clock(warm_up, lambda: (talks.clear(), rewards.clear()))
             task = task_of(self.project, shaping=True)
             trainer = stock.trainer_of(policy, task, rows, self.items, config, clock, self.decoding)
@@ -314,13 +270,11 @@ class Stock(Side):
                 out = generate(prompts)
                 playing += (time.perf_counter() - began) if trainer.state.global_step >= warm_up else 0.0
                 masks = out[2] or [[1] * len(ids) for ids in out[1]]
-                if (
-                    trainer.state.global_step == 0 and checked
-                ):  # outside of the clock where there is a warm-up
+                if trainer.state.global_step == 0 and checked:
                     for row, prompt, ids, mask in zip(batch, *out[:2], masks, strict=True):
                         one = Play(self.items[row["item_id"]], 0, seed=0, world_seed=row["world_seed"])
                         cut += stock.same_conversation(task, policy.dialogue, one, prompt, ids, mask)
-                    last = [_last_turn(mask) for mask in masks]
+                    last = [stock.last_turn(mask) for mask in masks]
                     contexts = [
                         [*prompt, *ids[:end]] for prompt, ids, end in zip(*out[:2], last, strict=True)
                     ]
@@ -385,20 +339,6 @@ class Stock(Side):
         }
 
 
-def apart(
-    model: Any,
-    prompt: Sequence[int],
-    ids: Sequence[int],
-    logprobs: Sequence[float],
-    mask: Sequence[int],
-    temperature: float,
-) -> float:
-    """Return the largest difference between captured log-probabilities of an episode and those of a plain
-    forward pass."""
-    plain = stock.plain_logprobs(model, prompt, ids, temperature)
-    return float(((plain.cpu() - torch.tensor(logprobs)).abs() * torch.tensor(mask)).max())
-
-
 def talks_of(step: int, prompts: Sequence[Sequence[int]], masks: Sequence[Sequence[int]]) -> list[Talk]:
     """Return the episodes of a step in tokens; `masks` are 1 for the policy's. Weights change, so no step
     shares a prompt."""
@@ -406,11 +346,6 @@ def talks_of(step: int, prompts: Sequence[Sequence[int]], masks: Sequence[Sequen
         Talk((step, tuple(prompt)), len(prompt), len(mask), sum(mask), stock.turns_of(mask))
         for prompt, mask in zip(prompts, masks, strict=True)
     ]
-
-
-def _last_turn(mask: Sequence[int]) -> int:
-    """Return where the last stretch that the policy wrote begins."""
-    return max(k for k, one in enumerate(mask) if one and (k == 0 or not mask[k - 1]))
 
 
 SIDES: dict[str, Callable[[str], Side]] = {"ours": Ours, "stock": Stock}
@@ -463,58 +398,3 @@ class Worker:
             self._process.join(20)
         if self._process.is_alive():
             self._process.terminate()
-
-
-def holds(n: int) -> float:
-    """Return the probability that the range of n independent values holds their true median."""
-    return 1.0 - 2.0 / 2**n
-
-
-def machine() -> dict[str, Any]:
-    """Return what a reader needs to know of where this was measured."""
-    cpu = next(
-        (line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), ""
-    )
-    return {
-        "cpu": cpu or platform.processor() or platform.machine(),
-        "cores": os.cpu_count(),
-        "threads": 1,
-        "python": platform.python_version(),
-        "versions": {each: version(each) for each in ("torch", "trl", "transformers", "peft")},
-        "load_at_start": round(os.getloadavg()[0], 2),
-    }
-
-
-def _lines(path: str) -> list[str]:
-    try:
-        return Path(path).read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return []
-
-
-def written(out: Path, record: dict[str, Any]) -> None:
-    """Write a record as JSON."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(record, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def published(
-    name: str,
-    record: dict[str, Any],
-    told: str,
-    figure: Callable[[], Figure],
-    *,
-    out: Path | None,
-    quick: bool,
-) -> None:
-    """Say what was measured; write it to `out`, and as JSON, table and figure to results/ unless this was a
-    quick try."""
-    print(told)
-    if out is not None:
-        written(out, record)
-    if quick:
-        return
-    written(RESULTS / f"{name}.json", record)
-    (RESULTS / f"{name}.md").write_text(told, encoding="utf-8")
-    for kind, content in render(figure()).items():
-        (RESULTS / f"{name}.{kind}").write_bytes(content)

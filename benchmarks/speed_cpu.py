@@ -1,33 +1,24 @@
-"""How much faster than what one would use instead? Ours beside stock TRL and transformers, on one CPU thread,
-in one run.
+"""How much faster than what one would use instead? Ours beside stock TRL and transformers, one CPU thread.
 
     ./run repro base, then ./run bench speed_cpu
     ./run python benchmarks/speed_cpu.py --pairs 1 --steps 1 --only collider --out FILE    (a quick look)
 
-collider, collider_json, structured: a whole GRPO step with a fresh LoRA adapter on the tiny base, items x
-group as in the recipe. The JSON surface of the collider is what instruct models play, with long prompts and
-longer turns; a base of the same shape that speaks it is made for this alone (benchmarks/json_base.py). Stock
-is GRPOTrainer with its own generate; for the collider with its own environments, for the structured task with
-a reward function (benchmarks/stock.py says what is equal and what is not). Ours is everything a training does
-in a step, logging, digests and the KL to the base included, which stock does not have. evaluation,
-evaluation_json: 800 episodes of the collider with the base, 64 on the JSON surface. Stock renders and reads
-the whole conversation at each turn, in batches of the size that suits it best of those tried. floor: beside
-each row stands what its episodes take at least, by arithmetic alone: FLOPs of the tokens that were really
-read, written and learned from (filler.least_work) at the rate that a product of matrices of these shapes
-reaches in this run. continuous: one step of stock with use_transformers_continuous_batching, for both tasks;
-its cache takes what memory there is. overhead: a training with all logging against the same engine without
-(benchmarks/logging_cost.py).
+* collider, collider_json, structured: a whole GRPO step with a fresh LoRA adapter on the tiny base. The JSON
+  surface, with long prompts and turns, has a base made for this alone (json_base.py). Stock is GRPOTrainer
+  with its own generate (stock.py says what is equal). Ours has logging, digests and the KL to the base too.
+* evaluation, evaluation_json: 800 episodes of the collider with the base, 64 on the JSON surface. Stock reads
+  the whole conversation at each turn, in batches of the size that suits it best of those tried.
+* overhead: a training with all that is logged, its tables as long as after a whole one, and without.
 
 Each side has a process of its own; they are asked in turn, A B B A, with another training seed for each pair.
-A ratio is stock's seconds over ours, of the same pair. Both begin from the same base and play the same
-worlds; what they sample differs, so turns and tokens do a little: they stand in the record, and the ratio by
-token beside the ratio by step. Writes results/speed_cpu.json, .md, .png and .svg, or with --out that file
-alone.
+A ratio is stock's seconds over ours, of one pair. Both begin from the same base and play the same worlds;
+what they sample differs, so the ratio by token stands beside the ratio by step. `floor_seconds` is what the
+episodes take at least: FLOPs of the tokens that were read, written and learned from (floors.least_work), at
+the rate that a product of matrices of these shapes reaches in this run. Writes results/speed_cpu.json, .md.
 """
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 import time
@@ -35,16 +26,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-from benchmarks.sides import JSON, Worker, holds, machine, published, written
-from matplotlib.figure import Figure
-
-from assay.evidence.figures.drawing import GREY, PALETTE, new_figure, styled
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks.common import RESULTS, holds, machine, options, page, spread, told_of, turns, written
+from benchmarks.json_base import JSON
+from benchmarks.sides import Worker
 
 # Of what an issue set one for.
 GOALS = {"collider_step_ratio": 8.0, "structured_step_ratio": 4.0, "evaluation_ratio": 8.0}
-PAIRS, STEPS, WARM_UP = 7, 4, 1
+PAIRS, STEPS, WARM_UP, LOGGED_STEPS = 7, 4, 1, 11
 JSON_PAIRS, JSON_STEPS, JSON_WARM_UP = 5, 1, 0  # where a step is long, what a first one costs more is little
 EPISODES, SIZES = {"collider": 800, JSON: 64}, {"collider": (64, 256, 800), JSON: (8, 16, 32)}
 CHECKED = 32
@@ -101,16 +90,14 @@ def compared(
             stock["wall"] / stock["tokens"] * ours["tokens"] / ours["wall"] for stock, ours in pairs
         ],
     }
-    return {
-        "median": statistics.median(ratios["wall"]),
-        "low": min(ratios["wall"]),
-        "high": max(ratios["wall"]),
+    middle = spread(ratios["wall"])
+    return middle | {
         "n": len(pairs),
         "range_holds_the_median_with_probability": holds(len(pairs)),
         "median_cpu": statistics.median(ratios["cpu"]),
         "median_by_token": statistics.median(ratios["by_token"]),
         "goal": goal,
-        "reached": None if goal is None else statistics.median(ratios["wall"]) >= goal,
+        "reached": None if goal is None else middle["median"] >= goal,
         "pairs": [
             {
                 "stock_seconds": stock["wall"],
@@ -127,13 +114,16 @@ Run = dict[str, float]
 
 def in_turn(pairs: int, ask: Callable[[str, int], Run], say: str) -> list[tuple[Run, Run]]:
     """Return what both sides answered, pair by pair: stock first, then ours first, and so on."""
-    found = []
-    for pair in range(pairs):
-        got = {side: ask(side, pair) for side in (("stock", "ours") if pair % 2 == 0 else ("ours", "stock"))}
-        found.append((got["stock"], got["ours"]))
-        walls = ", ".join(f"{side} {got[side]['wall']:.2f} s" for side in ("stock", "ours"))
-        print(f"{say}, pair {pair + 1} of {pairs}: {walls}", file=sys.stderr, flush=True)
-    return found
+    found: list[Run] = []
+    for pair, side in turns(pairs):
+        found.append(ask(side, pair))
+        print(
+            f"{say}, pair {pair + 1} of {pairs}: {side} {found[-1]['wall']:.2f} s",
+            file=sys.stderr,
+            flush=True,
+        )
+    both = zip(found[::2], found[1::2], strict=True)
+    return [(one, other) if k % 2 == 0 else (other, one) for k, (one, other) in enumerate(both)]
 
 
 def step(task: str, pairs: int, steps: int, warm_up: int = WARM_UP) -> dict[str, Any]:
@@ -163,23 +153,6 @@ def step(task: str, pairs: int, steps: int, warm_up: int = WARM_UP) -> dict[str,
         "steps_timed_a_run": steps,
         "warm_up_steps": warm_up,
     }
-
-
-def continuous() -> dict[str, Any]:
-    """Return one step of stock with its continuous batching, by task; it is the first of its process."""
-    found: dict[str, Any] = {}
-    for task in ("collider", "structured"):
-        with Worker("stock", task) as stock:
-            idle = stock.ask("idle")["peak_mib"]
-            try:
-                run = stock.ask("train", warm_up=0, steps=1, seed=0, checked=False, continuous=True)
-            except RuntimeError as error:
-                found[task] = {"error": str(error)[:400]}
-            else:
-                rates = stock.ask("rates", rows=run["episodes"])
-                row = one_side([run], 1, {**stock.ask("memory"), "idle_mib": idle}, rates)
-                found[task] = row | {"n": 1, "logprob_difference": None}
-    return found
 
 
 def evaluation(task: str, pairs: int) -> dict[str, Any]:
@@ -224,34 +197,33 @@ def evaluation(task: str, pairs: int) -> dict[str, Any]:
 def overhead(pairs: int) -> dict[str, Any]:
     """Compare the same training with all logging and without any."""
     with Worker("ours", "collider") as ours:
-        ours.ask("overhead", logged=True)
-        found = []
-        for pair in range(pairs):
-            order = (True, False) if pair % 2 == 0 else (False, True)
-            got = {logged: ours.ask("overhead", logged=logged) for logged in order}
-            if got[True]["weights"] != got[False]["weights"]:
-                raise SystemExit("the trainings with and without logging differ in a weight")
-            found.append(got)
-            ratio = got[True]["wall"] / got[False]["wall"]
-            print(f"overhead, pair {pair + 1} of {pairs}: {ratio:.4f}", file=sys.stderr)
-    ratios = {clock: [got[True][clock] / got[False][clock] for got in found] for clock in ("wall", "cpu")}
-    middle = statistics.median(ratios["wall"])
-    return {
-        "median": middle,
-        "low": min(ratios["wall"]),
-        "high": max(ratios["wall"]),
+
+        def ask(side: str, _: int) -> Run:
+            asked = {"warm_up": WARM_UP, "steps": LOGGED_STEPS, "seed": 0, "checked": False}
+            return dict(ours.ask("train", **asked, logged=side == "ours"))
+
+        ours.ask("idle")
+        ask("ours", 0)
+        found = in_turn(pairs, ask, "overhead")
+    if any(without["weights"] != logged["weights"] for without, logged in found):
+        raise SystemExit("the trainings with and without logging differ in a weight")
+    ratios = {
+        clock: [logged[clock] / without[clock] for without, logged in found] for clock in ("wall", "cpu")
+    }
+    middle = spread(ratios["wall"])
+    return middle | {
         "n": pairs,
         "range_holds_the_median_with_probability": holds(pairs),
         "median_cpu": statistics.median(ratios["cpu"]),
         "goal": MOST_OVERHEAD,
-        "reached": middle <= MOST_OVERHEAD,
+        "reached": middle["median"] <= MOST_OVERHEAD,
         "pairs": [
             {
-                "with_seconds": got[True]["wall"],
-                "without_seconds": got[False]["wall"],
+                "with_seconds": logged["wall"] / LOGGED_STEPS,
+                "without_seconds": without["wall"] / LOGGED_STEPS,
                 **{clock: ratios[clock][k] for clock in ratios},
             }
-            for k, got in enumerate(found)
+            for k, (without, logged) in enumerate(found)
         ],
     }
 
@@ -263,7 +235,6 @@ PARTS: dict[str, tuple[str, Callable[[int, int], dict[str, Any]]]] = {
         lambda pairs, steps: step(JSON, min(pairs, JSON_PAIRS), min(steps, JSON_STEPS), JSON_WARM_UP),
     ),
     "structured": ("structured_step_ratio", lambda pairs, steps: step("structured", pairs, steps)),
-    "continuous": ("stock_with_continuous_batching", lambda pairs, steps: continuous()),
     "evaluation": ("evaluation_ratio", lambda pairs, steps: evaluation("collider", pairs)),
     "evaluation_json": (
         "evaluation_json_ratio",
@@ -271,169 +242,58 @@ PARTS: dict[str, tuple[str, Callable[[int, int], dict[str, Any]]]] = {
     ),
     "overhead": ("overhead", lambda pairs, steps: overhead(pairs)),
 }
-SAID = {
-    "collider_step_ratio": "GRPO step, collider",
-    "collider_json_step_ratio": "GRPO step, collider, JSON surface",
-    "structured_step_ratio": "GRPO step, structured",
-    "evaluation_ratio": f"evaluation, {EPISODES['collider']} episodes",
-    "evaluation_json_ratio": f"evaluation, JSON surface, {EPISODES[JSON]} episodes",
-}
 
 
-@styled
-def figure_of(record: Mapping[str, Any]) -> Figure:
-    """Return two panels: how many times faster, pair by pair, and tokens a second of each side."""
-    figure, (left, right) = new_figure(1, 2, height=4.9)
-    keys = [key for key in SAID if key in record]
-    for k, key in enumerate(keys):
-        found = record[key]
-        left.barh(k, found["median"], color=PALETTE[0], height=0.55)
-        left.plot(
-            [pair["wall"] for pair in found["pairs"]], [k] * found["n"], "o", color="black", ms=3.5, alpha=0.6
-        )
-        if found["goal"] is not None:
-            left.plot([found["goal"]] * 2, [k - 0.4, k + 0.4], color=PALETTE[1], lw=2)
-        for j, side in enumerate(("stock", "ours")):
-            row = found["sides"][side]
-            right.barh(k + 0.2 - 0.4 * j, row["tokens_per_second"], color=(GREY, PALETTE[0])[j], height=0.38)
-            said = f" {side}: {row['tokens_per_second']:,.0f}"
-            right.text(row["tokens_per_second"], k + 0.2 - 0.4 * j, said, va="center", fontsize=8.5)
-    for axes in (left, right):
-        axes.set_yticks(range(len(keys)), [SAID[key] for key in keys] if axes is left else [""] * len(keys))
-        axes.set_ylim(len(keys) - 0.4, -0.6)
-    left.axvline(1.0, color=GREY, lw=1, ls=":")
-    left.set_title("Times faster than stock (dots: pairs; line: goal)")
-    left.set_xlabel("stock's seconds / ours")
-    right.set_title("Speed of each side")
-    right.set_xlabel("tokens of the policy per second")
-    right.margins(x=0.3)
-    right.locator_params(axis="x", nbins=4)
-    return figure
-
-
-def told(record: Mapping[str, Any]) -> str:
-    """Return the result as Markdown."""
-    measured = [key for key in SAID if key in record]
-    lines = [
-        "| what | times faster, median (range) | n | by token | goal | reached |",
-        "|---|---|---|---|---|---|",
+def write_page(out: Path, record: Mapping[str, Any]) -> None:
+    """Write what the record says as tables."""
+    found = {key: record[key] for key, _ in PARTS.values() if "sides" in record.get(key, {})}
+    ratios = [
+        {"what": key.removesuffix("_ratio"), "times faster": each["median"], "lowest": each["low"]}
+        | {"highest": each["high"], "n": each["n"], "by token": each["median_by_token"], "goal": each["goal"]}
+        for key, each in found.items()
     ]
-    for key in measured:
-        found = record[key]
-        goal = "none set | |"
-        if found["goal"] is not None:
-            goal = f"{found['goal']:.0f} | {'yes' if found['reached'] else 'no'} |"
-        lines.append(
-            f"| {SAID[key]} | **{found['median']:.2f}** ({found['low']:.2f} to {found['high']:.2f}) |"
-            f" {found['n']} | {found['median_by_token']:.2f} | {goal}"
-        )
-    lines += [
-        "",
-        "| what | side | seconds | of it playing | floor, s | times the floor | tokens/s | tokens | turns ",
+    sides = [
+        {"what": key.removesuffix("_ratio"), "side": side, "seconds": row["seconds"]}
+        | {"of it playing": row["share_playing"], "floor, s": row["floor_seconds"]}
+        | {"times the floor": row["seconds"] / row["floor_seconds"]}
+        | {"tokens/s": row["tokens_per_second"], "tokens": row["tokens"], "mean reward": row["reward"]}
+        | {
+            "peak MiB": row["peak_mib"],
+            "idle MiB": row["idle_mib"],
+            "log-prob gap": row["logprob_difference"],
+        }
+        for key, each in found.items()
+        for side, row in each["sides"].items()
     ]
-    lines[-1] += "| mean reward | peak, MiB (idle) | log-prob difference |"
-    lines += ["|---|---|---|---|---|---|---|---|---|---|---|---|"]
-    for key in measured:
-        lines += [_row(SAID[key], side, row) for side, row in record[key]["sides"].items()]
-        if row := record[key].get("ours_at_stocks_batch_size"):
-            side = f"ours, {record[key]['stock_batch_size']} at once as stock (n = 1, the first)"
-            lines.append(_row(SAID[key], side, row))
-    for task, row in record.get("stock_with_continuous_batching", {}).items():
-        said, side = SAID[f"{task}_step_ratio"], "stock, continuous batching (n = 1)"
-        lines.append(
-            f"| {said} | {side} | does not run: {row['error'].splitlines()[0]} |"
-            if "error" in row
-            else _row(said, side, row)
-        )
-    if measured:
-        lines += ["", floor_told({SAID[key]: record[key]["sides"] for key in measured})]
-    for base in [record[key]["base"] for key in measured if record[key]["base"]][:1]:
-        lines += [
-            "",
-            (
-                f"The base of the JSON surface has {base['parameters']:,} parameters and {base['vocabulary']}"
-                f" words; {base['parsed_rate']:.1%} of {base['actions']} sampled actions parse."
-            ),
-        ]
-    if found := record.get("overhead"):
-        lines += [
-            "",
-            (
-                f"All logging, digests, alarms and live tables: **{found['median']:.4f}** times the step"
-                f" without ({found['low']:.4f} to {found['high']:.4f}, n = {found['n']}; goal at most"
-                f" {found['goal']})."
-            ),
-        ]
-    for key in ("evaluation_ratio", "evaluation_json_ratio"):
-        if key in record:
-            greedy = record[key]["greedy_answers"]
-            lines += [
-                "",
-                f"{SAID[key]}: greedy answers equal to stock generate, {greedy['equal']} of {greedy['n']}.",
-            ]
-    where = record["machine"]
-    versions = ", ".join(f"{name} {number}" for name, number in where["versions"].items())
-    lines += [
-        "",
-        (
-            "Seconds are of one step or one evaluation, medians; tokens are those the policy wrote. The"
-            f" range of n pairs holds the true median with probability 1 - 2/2^n. {where['cpu']}, one thread;"
-            f" {versions}."
-        ),
-        "",
-        "![times faster than stock](speed_cpu.png)",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def floor_told(rows: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:
-    """Return one sentence: how far each side is from the floor, and the most that anybody could be faster
-    than stock."""
+    answers = {key: each["greedy_answers"] for key, each in found.items() if "greedy_answers" in each}
     said = [
-        f"{what}: stock {sides['stock']['seconds'] / sides['stock']['floor_seconds']:.1f} times, "
-        f"ours {sides['ours']['seconds'] / sides['ours']['floor_seconds']:.1f} times"
-        for what, sides in rows.items()
+        f"Greedy answers equal in {key}: {each['equal']} of {each['n']}." for key, each in answers.items()
     ]
-    return (
-        "The floor is the products of matrices that a row's own tokens take, each prompt read once, at the"
-        f" rate measured here, and nothing else; seconds over floor ({'; '.join(said)}), and stock's is also"
-        " the most that anybody could be faster than stock, at equal work in float32 on one thread."
-    )
-
-
-def _row(said: str, side: str, row: Mapping[str, Any]) -> str:
-    apart = "not captured" if row["logprob_difference"] is None else f"{row['logprob_difference']:.1g}"
-    idle = f" ({row['idle_mib']:.0f})" if "idle_mib" in row else ""
-    return (
-        f"| {said} | {side} | {row['seconds']:.3f} | {row['share_playing']:.0%} | {row['floor_seconds']:.3f}"
-        f" | {row['seconds'] / row['floor_seconds']:.1f} | {row['tokens_per_second']:,.0f} |"
-        f" {row['tokens']:,.0f} | {row['turns']:,.0f} | {row['reward']:.3f} | {row['peak_mib']:.0f}{idle} |"
-        f" {apart} |"
-    )
+    if "overhead" in record:
+        said.append(f"All logging costs {record['overhead']['median']:.4f} times the step without it.")
+    said += ["The floor is the products of matrices that nobody can avoid.", told_of(record["machine"])]
+    tables = {"Stock's seconds over ours": ratios, "Each side, medians of a step or an evaluation": sides}
+    page(out, "Ours beside stock on one CPU thread", tables, " ".join(said))
 
 
 def main() -> None:
     """Measure, and write the result."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options(__doc__)
     parser.add_argument("--pairs", type=int, default=PAIRS)
     parser.add_argument("--steps", type=int, default=STEPS, help="optimizer steps timed in each run")
-    parser.add_argument("--only", default=",".join(PARTS), help="parts, with commas between")
-    parser.add_argument("--out", type=Path, help="write the record here, and nothing to results/")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--out", type=Path, default=RESULTS / "speed_cpu.json")
     chosen = parser.parse_args()
-    parts = chosen.only.split(",")
-    if unknown := [part for part in parts if part not in PARTS]:
-        parser.error(f"no such part: {', '.join(unknown)}; there are {', '.join(PARTS)}")
-    quick = chosen.out is not None or (chosen.pairs, chosen.steps, len(parts)) != (PAIRS, STEPS, len(PARTS))
     begun, record = time.monotonic(), {"machine": machine()}
-    for part in parts:
+    for part in chosen.only:
         key, make = PARTS[part]
         record[key] = make(chosen.pairs, chosen.steps)
-        if chosen.out is not None:
-            written(chosen.out, record)
-    record["seconds"] = round(time.monotonic() - begun, 1)
-    published("speed_cpu", record, told(record), lambda: figure_of(record), out=chosen.out, quick=quick)
+        record["seconds"] = round(time.monotonic() - begun, 1)
+        written(chosen.out, record)
+        write_page(chosen.out, record)
+        if "median" in record[key]:
+            low, middle, high = (record[key][name] for name in ("low", "median", "high"))
+            print(f"{part}: {middle:.2f} ({low:.2f} to {high:.2f})", flush=True)
 
 
 if __name__ == "__main__":

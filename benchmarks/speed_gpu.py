@@ -2,7 +2,7 @@
 memory.
 
     ./run bench speed_gpu
-    ./run python benchmarks/speed_gpu.py --only decode-0.6B side-8B-nf4   (these parts; the others stay)
+    ./run python benchmarks/speed_gpu.py --parts decode-0.6B side-8B-nf4   (these parts; the others stay)
     ./run python benchmarks/speed_gpu.py --device cpu --tiny --out FILE   (a try without a GPU)
 
 Weights are random and made on the device; shapes are those of config.json of Qwen/Qwen3-0.6B, -4B and -8B on
@@ -10,57 +10,48 @@ the Hugging Face hub. Stock is what TRL does (benchmarks/filler.py): generate ov
 whole conversation again at each turn. Parts:
 
 side-MODEL-bf16, side-MODEL-nf4: with a LoRA adapter as in training; groups of 8 and 16, one turn (512 tokens
-of prompt, 128
-  written) and twelve (512 of prompt, 12 x 32 written, 290 between two: about 4,096 in all); medians of
-  ratios, peak memory, and the largest difference of log-probabilities to a plain forward pass. Goals: 3 times
-  for one turn, 5 for twelve, and no more memory than stock.
+  of prompt, 128 written) and twelve (512 of prompt, 12 x 32 written, 290 between two: about 4,096 in all);
+  medians of ratios, peak memory, and the largest difference of log-probabilities to a plain forward pass.
+  Goals: 3 times for one turn, 5 for twelve, and no more memory than stock.
 decode-MODEL: seconds of one decoding step of ours in bf16 without adapter at batch 1 to 64, after 512 tokens
-of prompt, from
-  the difference of a long and a short completion; and the floor: weights and keys and values once, at the
-  measured speed of
-  a copy. Goal: within twice the floor.
+  of prompt, from the difference of a long and a short completion; and the floor: weights and keys and values
+  once, at the measured speed of a copy. Goal: within twice the floor.
 packing: the same episodes in batches of 16, 5 and 1: how many have equal tokens.
 episode-MODEL: twelve turns, 4,096 tokens, group of 8, with a LoRA adapter, played once by each side: does it
-fit, and what
-  is the peak. The learning pass is not measured here.
+  fit, and what is the peak. The learning pass is not measured here.
 
-Each finished part is written at once, so that a later call goes on. Writes results/speed_gpu_<device>.json.
-Exits with 2 if there is no such device (nothing is written), with 1 if a part failed.
+A later call goes on. Writes results/speed_gpu_<device>.json. Exits with 2 if there is no such device (nothing
+is written), with 1 if a part failed or did not reach its goal.
 """
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import gc
 import importlib.util
-import json
-import re
 import statistics
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch
-from benchmarks import filler
-from benchmarks.sides import RESULTS, holds, machine, written
+from benchmarks import filler, floors
+from benchmarks.common import holds
+from benchmarks.gpu_parts import NO_DEVICE, Part, lacks_device, options, try_parts
 
-NO_DEVICE, FAILED = 2, 1
 PAIRS, SINGLE, MULTI, FLOOR = 5, 3.0, 5.0, 2.0
 SHAPES = {
-    "0.6B": filler.Shape(1024, 3072, 28, 16, 8, 128, 151936),
-    "4B": filler.Shape(2560, 9728, 36, 32, 8, 128, 151936),
-    "8B": filler.Shape(4096, 12288, 36, 32, 8, 128, 151936, tied=False),
+    "0.6B": floors.Shape(1024, 3072, 28, 16, 8, 128, 151936),
+    "4B": floors.Shape(2560, 9728, 36, 32, 8, 128, 151936),
+    "8B": floors.Shape(4096, 12288, 36, 32, 8, 128, 151936, tied=False),
 }
-TINY = filler.Shape(64, 192, 2, 4, 2, 16, 2048)
+TINY = floors.Shape(64, 192, 2, 4, 2, 16, 2048)
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
-ONE = filler.Work(prompt=512, new=128)
-TWELVE = filler.Work(prompt=512, turns=12, new=32, reply=290)
-SHORT = {ONE: filler.Work(prompt=32, new=8), TWELVE: filler.Work(prompt=32, turns=3, new=8, reply=24)}
+ONE = floors.Work(prompt=512, new=128)
+TWELVE = floors.Work(prompt=512, turns=12, new=32, reply=290)
+SHORT = {ONE: floors.Work(prompt=32, new=8), TWELVE: floors.Work(prompt=32, turns=3, new=8, reply=24)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,11 +66,11 @@ class GpuPlace:
         """bfloat16, but float32 on a CPU."""
         return torch.bfloat16 if self.device == "cuda" else torch.float32
 
-    def shape(self, model: str) -> filler.Shape:
+    def shape(self, model: str) -> floors.Shape:
         """Return the shape of a model."""
         return TINY if self.tiny else SHAPES[model]
 
-    def work(self, work: filler.Work, group: int) -> filler.Work:
+    def work(self, work: floors.Work, group: int) -> floors.Work:
         """Return the work with a group size."""
         return dataclasses.replace(SHORT[work] if self.tiny else work, group=group)
 
@@ -95,60 +86,38 @@ def side(place: GpuPlace, model: str, nf4: bool) -> dict[str, Any]:
             chosen = place.work(work, group)
             bench = filler.Bench(policy, chosen, place.device)
             row = filler.side_by_side(bench, 1 if place.tiny else PAIRS) | {"difference": bench.difference()}
-            row |= {
-                "turns": chosen.turns,
-                "group": group,
-                "goal": goal,
-                "tokens_of_an_episode": chosen.longest,
-            }
+            row |= {"turns": chosen.turns, "group": group, "goal": goal}
+            row["tokens_of_an_episode"] = chosen.longest
             row["reached"] = row["ratio"] >= goal
             if place.device == "cuda":
                 row["memory_no_higher"] = row["ours"]["peak_mib"] <= row["stock"]["peak_mib"]
             ok = ok and row["reached"] and row.get("memory_no_higher", True)
             rows.append(row)
-            print(
-                f"  G {group}, {chosen.turns} turns: {row['ratio']:.2f} times faster",
-                file=sys.stderr,
-                flush=True,
-            )
+            said = f"  G {group}, {chosen.turns} turns: {row['ratio']:.2f} times faster"
+            print(said, file=sys.stderr, flush=True)
     return {"ok": ok, "rows": rows, "range_holds_the_median_with_probability": holds(PAIRS)}
 
 
 def decode(place: GpuPlace, model: str) -> dict[str, Any]:
     """Hold one decoding step against what its bytes take."""
-    shape, found = place.shape(model), filler.probe(place.device, place.dtype)
+    shape, found = place.shape(model), floors.probe(place.device, place.dtype)
     policy = filler.policy_of(shape, place.device, place.dtype)
     rows, (few, many) = [], (4, 12) if place.tiny else (16, 80)
+    prompt = 32 if place.tiny else 512
     for batch in BATCHES[:3] if place.tiny else BATCHES:
-        benches = [
-            filler.Bench(
-                policy,
-                filler.Work(prompts=1, group=batch, prompt=32 if place.tiny else 512, new=new),
-                place.device,
-            )
-            for new in (few, many)
-        ]
+        works = [floors.Work(prompts=1, group=batch, prompt=prompt, new=new) for new in (few, many)]
+        benches = [filler.Bench(policy, work, place.device) for work in works]
         for bench in benches:
             bench.timed("ours")
         steps = []
         for _ in range(3):
             short, long = (bench.timed("ours")["seconds"] for bench in benches)
             steps.append((long - short) / (many - few))
-        width = filler.BYTES[place.dtype]
-        moved = width * (
-            shape.body + shape.head + batch * shape.kv * (benches[0].work.prompt + (few + many) / 2)
-        )
-        seconds, least = statistics.median(steps), moved / found.bandwidth
-        rows.append(
-            {
-                "batch": batch,
-                "seconds_a_step": seconds,
-                "all": steps,
-                "floor_seconds": least,
-                "times_the_floor": seconds / least,
-                "tokens_per_second": batch / seconds,
-            }
-        )
+        kept = batch * shape.kv * (prompt + (few + many) / 2)
+        least = floors.BYTES[place.dtype] * (shape.body + shape.head + kept) / found.bandwidth
+        seconds = statistics.median(steps)
+        row = {"batch": batch, "seconds_a_step": seconds, "all": steps, "floor_seconds": least}
+        rows.append(row | {"times_the_floor": seconds / least, "tokens_per_second": batch / seconds})
         print(f"  batch {batch}: {seconds / least:.2f} times the floor", file=sys.stderr, flush=True)
     ok = all(row["times_the_floor"] <= FLOOR for row in rows)
     return {"ok": ok, "rows": rows, "probe": dataclasses.asdict(found), "goal": FLOOR}
@@ -199,53 +168,16 @@ PARTS: dict[str, Callable[[GpuPlace], dict[str, Any]]] = {
 
 
 def main() -> int:
-    """Measure the parts, write each as it ends, and return the exit code."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument(
-        "--tiny", action="store_true", help="a tiny model and short episodes in the place of the true ones"
-    )
-    parser.add_argument(
-        "--only", nargs="+", choices=tuple(PARTS), help="default: all parts that are not in the record"
-    )
-    parser.add_argument("--out", type=Path, help="instead of results/speed_gpu_<device>.json")
-    chosen = parser.parse_args()
-    if chosen.device == "cuda" and not torch.cuda.is_available():
-        print("speed_gpu: torch sees no CUDA device here, so nothing was measured", file=sys.stderr)
+    """Measure the parts and return the exit code."""
+    chosen = options(__doc__, PARTS).parse_args()
+    if lacks_device("speed_gpu", chosen.device):
         return NO_DEVICE
-    if chosen.device == "cpu" and chosen.out is None:
-        parser.error("a try on a CPU needs --out FILE: it is no result")
     torch.set_num_threads(1 if chosen.device == "cpu" else torch.get_num_threads())
-    name = torch.cuda.get_device_name(0) if chosen.device == "cuda" else f"cpu {machine()['cpu']}"
-    out = chosen.out or RESULTS / f"speed_gpu_{re.sub(r'[^a-z0-9]+', '_', name.lower()).strip('_')}.json"
-    facts = {"device": name, "tiny": chosen.tiny, "cuda": torch.version.cuda}
-    facts |= {key: value for key, value in machine().items() if key in ("python", "versions")}
-    record: dict[str, Any] = json.loads(out.read_text(encoding="utf-8")) if out.is_file() else {"parts": {}}
-    if any(record.get(key, value) != value for key, value in facts.items()):
-        record = {"parts": {}}  # of another device or other versions
-    record |= facts
-    place = GpuPlace(chosen.device, chosen.tiny)
-    for part in chosen.only or [part for part in PARTS if part not in record["parts"]]:
-        print(part, file=sys.stderr, flush=True)
-        begun = time.monotonic()
-        try:
-            found = PARTS[part](place)
-        except (RuntimeError, ValueError, OSError, ImportError) as error:
-            found = {"ok": False, "why": f"{type(error).__name__}: {error}"[:2000]}
-        record["parts"][part] = found | {"seconds": round(time.monotonic() - begun, 1)}
-        written(out, record)
-        gc.collect()
-        if chosen.device == "cuda":
-            torch.cuda.empty_cache()
-        print(
-            f"{part}: {'ok' if found['ok'] else found.get('why', 'a goal is not reached')}",
-            file=sys.stderr,
-            flush=True,
-        )
-    failed = any("why" in found and found["ok"] is False for found in record["parts"].values())
-    return FAILED if failed else 0
+
+    def tried(name: str) -> Part:
+        return lambda folder, device, tiny: PARTS[name](GpuPlace(device, tiny))
+
+    return try_parts("speed_gpu", {name: tried(name) for name in PARTS}, chosen)
 
 
 if __name__ == "__main__":

@@ -164,6 +164,11 @@ def turns_of(mask: Sequence[int]) -> int:
     return sum(1 for k, one in enumerate(mask) if one and (k == 0 or not mask[k - 1]))
 
 
+def last_turn(mask: Sequence[int]) -> int:
+    """Return where the last stretch that the policy wrote begins."""
+    return max(k for k, one in enumerate(mask) if one and (k == 0 or not mask[k - 1]))
+
+
 def plain_logprobs(model: Any, prompt: Sequence[int], ids: Sequence[int], temperature: float) -> torch.Tensor:
     """Return the log-probability of each of `ids` after `prompt` by one forward pass over all of them, as
     training takes."""
@@ -172,6 +177,20 @@ def plain_logprobs(model: Any, prompt: Sequence[int], ids: Sequence[int], temper
     with torch.no_grad():
         logits = model(input_ids=whole, use_cache=False).logits[0, len(prompt) - 1 : -1].float() / temperature
     return torch.log_softmax(logits, -1).gather(1, whole[0, len(prompt) :, None]).squeeze(1)
+
+
+def apart(
+    model: Any,
+    prompt: Sequence[int],
+    ids: Sequence[int],
+    logprobs: Sequence[float],
+    mask: Sequence[int],
+    temperature: float,
+) -> float:
+    """Return the largest difference between captured log-probabilities of an episode and those of a plain
+    forward pass."""
+    plain = plain_logprobs(model, prompt, ids, temperature)
+    return float(((plain.cpu() - torch.tensor(logprobs)).abs() * torch.tensor(mask)).max())
 
 
 def left_padded(rows: Sequence[Sequence[int]], pad: int, device: Any) -> dict[str, torch.Tensor]:

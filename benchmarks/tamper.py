@@ -14,9 +14,8 @@ first that fails; where nothing was touched that grading and tables are computed
 again, since they would come to what they did for the package as it was. Every 61st is also given to the whole
 of `assay verify`, all of it, which has to come to the same. Honest packages are the given one and those of
 small runs of both tasks, as tar, gzip, folder, folder written in another order, and built once more from its
-files: nothing may fail. What cannot be found without the model is tried on a small run, and listed under
-`beyond`, found or not. Last come the designs of `designs.py`, forgeries thought out and covered up by assay's
-own code, on a package of a real small run (`--real`): a table by level of what found each, V4 and V5
+files: nothing may fail. Last come the designs of `designs.py`, forgeries thought out and covered up by
+assay's own code, on a package of a real small run (`--real`): a table by level of what found each, V4 and V5
 included, beside what was predicted.
 
 Exits with 1 unless all are found and none is called so. Predicted before the first run: all, and none.
@@ -24,7 +23,6 @@ Exits with 1 unless all are found and none is called so. Predicted before the fi
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
 import multiprocessing
@@ -41,12 +39,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from benchmarks import beyond, designs
-from benchmarks.resealing import files_in, relocked, resealed, tar_of, write
-from benchmarks.tamperings import KINDS, Files, byte_of, flipped
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks import designs
+from benchmarks.common import RESULTS, ROOT, machine, options, written
+from benchmarks.resealing import Files, files_in, relocked, resealed, tar_of, write
+from benchmarks.tamperings import KINDS, byte_of, flipped
 
 from assay.core.console import quietly
 from assay.core.storage.files import sha256_bytes
@@ -62,7 +59,7 @@ from assay.verify.unpacked import Unpacked
 
 EVERY = 61  # so many-th is also given to the whole of `assay verify`; no divisor of the number of kinds
 DEPTHS = ("as is", "re-sealed", "re-locked")
-RESULT = ROOT / "benchmarks/results/tamper.json"
+RESULT = RESULTS / "tamper.json"
 SMALL_RUNS = [(task, seed) for seed in range(5) for task in ("collider", "structured")][:9]
 FORMS = ("tar", "gzip", "folder", "folder in another order", "built again")
 # What readers see, and the lists: nothing is graded or counted from it.
@@ -221,9 +218,7 @@ def told_of(found: list[dict[str, Any]]) -> dict[str, Any]:
 
 def main() -> None:
     """Tamper, check, count, and write the result."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options(__doc__)
     parser.add_argument("--package", type=Path, default=ROOT / f"dist/{NAME}.tar")
     parser.add_argument("--tamperings", type=int, default=312)
     parser.add_argument("--clean", type=int, default=50)
@@ -255,10 +250,6 @@ def main() -> None:
             forms = [(tar, form) for form in FORMS for tar in made][: chosen.clean]
             clean = list(told(pool.map(honest, forms), "honest packages"))
             seconds["honest packages"] = round(time.monotonic() - begun, 1)
-            unpack(Path(made[1]), Path(folder, "small"))
-            small = files_in(Path(folder, "small"))
-            attempts = [(name, small) for name in beyond.ATTEMPTS]
-            tries = list(told(pool.map(beyond.attempt, attempts), "beyond"))
     missed = [each for each in tried if not each["caught"] or each.get("whole") is False]
     alarms = [each for each in clean if each["failed"]]
     result = {
@@ -272,11 +263,11 @@ def main() -> None:
         "by_level": Counter(f"{each['depth']}: {each['level']}" for each in tried if each["caught"]),
         "whole_verifications": sum("whole" in each for each in tried),
         "distinct_clean_packages": len({each["sha256"] for each in clean}),
-        "beyond": tries,
         "package_sha256": sha256_bytes(chosen.package.read_bytes()),
         "seed": chosen.seed,
         "seconds": seconds | {"all": round(time.monotonic() - begun, 1)},
         "processes": chosen.processes,
+        "machine": machine(),
     }
     if chosen.real is not None:
         result |= designed(chosen.real, chosen.processes)
@@ -310,8 +301,7 @@ def designed(package: Path, processes: int) -> dict[str, Any]:
 def write_result(out: Path, result: dict[str, Any]) -> None:
     """Write the result and print what of it fits a screen; fail unless all was found where it was due, and
     nothing else."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(result, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    written(out, result)
     shown = {name: value for name, value in result.items() if name not in ("by_kind_and_depth", "designs")}
     print(json.dumps(shown, indent=2, sort_keys=True))
     if result["missed"] or result["alarms"] or result.get("designs_otherwise"):

@@ -12,49 +12,23 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
-from assay.core.evidence_files import place_of
+from benchmarks.resealing import LISTS, Files, episode_in, pretty, put_rows, rows_of
 
-Files = dict[str, bytes]
+from assay.core.evidence_files import place_of as path
+
 Tampering = Callable[[Random, Files], str]
 RESULTS = "evidence/results"
 ARMS = ("pre_eval", "post_eval", "pre_eval_greedy", "post_eval_greedy", "control_eval")
-LISTS = ("SHA256SUMS",)
-# What holds a number or a word that no other file determines, however it is computed: tried on purpose in
-# beyond.py.
+# What holds a number or a word that no other file determines, however it is computed.
 UNDETERMINED = re.compile(
     r"data/[^/]+/README\.md|parity\.json|.*/(base|control|train)\.json|.*/(train_log|health)\.jsonl"
 )
-
-
-def dumped(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-
-
-def path(name: str) -> str:
-    """Return where a file of the evidence lies in a package."""
-    return place_of(name)
-
-
-def indented(value: Any) -> bytes:
-    return (json.dumps(value, sort_keys=True, indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def some_arm(rng: Random, files: Mapping[str, bytes]) -> str:
     return rng.choice(
         [path(f"{arm}.jsonl") for arm in ARMS if path(f"{arm}.jsonl") in files] + [path("validation.jsonl")]
     )
-
-
-def rows_of(files: Files, name: str) -> list[Any]:
-    return [json.loads(line) for line in files[name].decode().split("\n")[:-1]]
-
-
-def put_rows(files: Files, name: str, rows: list[Any]) -> None:
-    files[name] = "".join(f"{dumped(row)}\n" for row in rows).encode()
-
-
-def episode_in(row: Any) -> Any:
-    return row.get("episode", row)
 
 
 def one_row(change: Callable[[Random, Any], str]) -> Tampering:
@@ -165,7 +139,7 @@ def arms_exchanged(rng: Random, files: Files) -> str:
         reports = json.loads(files[path("reports.json")])
         arms = reports["arms"]
         arms[f"pre_eval{end}"], arms[f"post_eval{end}"] = arms[f"post_eval{end}"], arms[f"pre_eval{end}"]
-        files[path("reports.json")] = indented(reports)
+        files[path("reports.json")] = pretty(reports)
     return f"pre_eval{end} and post_eval{end} exchanged, {'with' if whole else 'without'} their reports"
 
 
@@ -207,7 +181,7 @@ def field(name: str, change: Callable[[Random, Any], str]) -> Tampering:
     def tamper(rng: Random, files: Files) -> str:
         value = json.loads(files[path(name)])
         what = change(rng, value)
-        files[path(name)] = indented(value)
+        files[path(name)] = pretty(value)
         return f"{name}: {what}"
 
     return tamper

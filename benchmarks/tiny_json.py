@@ -11,7 +11,6 @@ Writes results/tiny_json.json, beside the trials of tokens and drills that are t
 
 from __future__ import annotations
 
-import argparse
 import json
 import resource
 import subprocess
@@ -21,10 +20,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from benchmarks.presets import machine
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks.common import RESULTS, ROOT, machine, options, written
 
 from assay.core.config.composition import Selection, compose
 from assay.core.config.reading import parse_params
@@ -35,7 +32,6 @@ from assay.pipeline.policies import tokenizer_of
 from assay.pipeline.project import Project
 from assay.policy.renderer import Dialogue
 
-RESULT = Path(__file__).parent / "results" / "tiny_json.json"
 STAGES = ("fingerprint", "base", "pre_eval", "train", "control", "post_eval", "render_evidence", "package")
 TALKS = 200
 
@@ -112,12 +108,10 @@ def found_in(project: Project, task: str) -> dict[str, Any]:
 
 def main() -> None:
     """Run, read and write."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options(__doc__)
     parser.add_argument("--task", choices=("collider", "structured"), action="append")
     parser.add_argument("--work", type=Path, help="folder of the clones, kept; a temporary one if not given")
-    parser.add_argument("--out", type=Path, default=RESULT)
+    parser.add_argument("--out", type=Path, default=RESULTS / "tiny_json.json")
     chosen = parser.parse_args()
     known = json.loads(chosen.out.read_text(encoding="utf-8")) if chosen.out.is_file() else {"tasks": {}}
     with tempfile.TemporaryDirectory() as spare:
@@ -129,10 +123,9 @@ def main() -> None:
                 name: round(sum(each[name] for each in seconds.values()), 1)
                 for name in ("seconds", "processor_seconds")
             }
-            known.pop("whole_runs", None)  # said where there was none
             known |= {"machine": machine(), "runs_of_each_task": 1}
             known["tasks"][task] = row
-            chosen.out.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+            written(chosen.out, known, indent=1, sort_keys=False)
 
 
 if __name__ == "__main__":

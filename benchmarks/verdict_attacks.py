@@ -8,11 +8,13 @@ are made up, with 256 clusters of two draws; everything else is the code that ma
 
 from __future__ import annotations
 
-import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks.common import RESULTS, ROOT, written
 from benchmarks.openings import AS_BASES, COPIES, Look, place_after
 
 from assay.core.config.composition import Selection, compose
@@ -26,8 +28,7 @@ from assay.evidence.claim.plan import ClaimPlan
 from assay.evidence.claim.relaxed import relaxed_said
 from assay.tasks.protocol import Item
 
-ROOT = Path(__file__).parents[1]
-RESULTS = ROOT / "benchmarks/results/verdict_attacks.json"
+RESULT = RESULTS / "verdict_attacks.json"
 SUITE, CLUSTERS, DRAWS, SIMILARITY = "5" * 64, 256, 2, 0.6
 HARD = rng("attacks", "difficulty").uniform(-0.15, 0.15, CLUSTERS)
 
@@ -150,101 +151,13 @@ def of_settings(**changes: Any) -> Said:
     return HONEST.verdict, relaxed_said(Params.model_validate(values))
 
 
-def weak_base() -> Said:
-    """A base that is nearly always wrong, and a training that teaches to say that nothing is there."""
-    return said(claim(arm("weak", 0.02), arm("always null", lambda k: 0.98 * (k % 4 == 0))))
-
-
-def silent_base() -> Said:
-    """A base that abstains, and a training that teaches the answer that is right most often."""
-    return said(claim(arm("silent", 0.0), arm("commonest", lambda k: 0.9 * (k % 4 == 0))))
-
-
-def small_margin_over_null() -> Said:
-    """The same with a little luck: two points above the trivial player."""
-    return said(claim(arm("weak", 0.02), arm("lucky null", lambda k: 0.97 if k % 4 == 0 else 0.01)))
-
-
-def margin(points: float) -> Callable[[], Said]:
-    """Return the attack that hides a loss behind a margin."""
-
-    def hidden_loss() -> Said:
-        return said(claim(SKILLED, arm("worse", 0.57), plan={"smallest_effect_points": points}))
-
-    return hidden_loss
-
-
-def silenced_control() -> Said:
-    """A coin's training that gains as much, behind a margin of 95 points."""
-    wide = {"smallest_effect_points": 95.0, "controls": ("aa", "random_reward")}
-    return said(claim(BASE, SKILLED, plan=wide, random_arm=arm("coin", 0.64)))
-
-
-def wide_guardrail() -> Said:
-    """Half of all answers no longer parse, behind a guardrail of 95 points."""
-    half = arm("unreadable", 1.0, parsed=0.55)
-    return said(claim(BASE, half, plan={"guardrails": {"parsed_rate": 0.95}}))
-
-
-def format_only() -> Said:
-    """A base that knows as much and seldom writes it so that it can be read."""
-    return said(claim(arm("garbled", 0.6, parsed=0.4), arm("mended", 0.6)))
-
-
-def ten_times_the_tokens() -> Said:
-    """More computation a completion."""
-    return said(claim(BASE, arm("long", 0.65, tokens=100)))
-
-
-def sharpening() -> Said:
-    """A base sampled so hot that it is mostly wrong; the training only makes it surer."""
-    greedy = [each for each in arm("cold", 0.66) if each.draw == 0]
-    return said(claim(arm("hot", 0.3), SKILLED, rivals=RIVALS | {"greedy": greedy}))
-
-
-def easy_metric() -> Said:
-    """Called an improvement: what every trivial player has."""
-    plan = {"primary": "valid", "secondary": ("mean_reward", "success_rate")}
-    return said(claim(arm("garbled", 0.3, parsed=0.4), BASE, plan=plan))
-
-
-def no_rivals() -> Said:
-    """A plan without players to beat."""
-    return said(claim(BASE, SKILLED, plan={"rivals": {}}, rivals={}))
-
-
-def coin_as_good() -> Said:
-    """A training for random rewards gains as much."""
-    plan = {"controls": ("aa", "random_reward")}
-    return said(claim(BASE, SKILLED, plan=plan, random_arm=arm("coin", 0.64)))
-
-
-def one_draw() -> Said:
-    """One draw an item, so that the base cannot be compared with itself."""
-    once = [[each for each in one if each.draw == 0] for one in (BASE, SKILLED)]
-    return said(claim(once[0], once[1], plan={"draws": 1}))
-
-
-def few_clusters() -> Said:
-    """Six clusters that all gained by luck."""
-    six = [arm(name, rate, clusters=6) for name, rate in (("six", 0.3), ("six lucky", 0.75))]
-    rivals = {name: [e for e in one if e.item_id < "item-0006"] for name, one in RIVALS.items()}
-    return said(claim(six[0], six[1], rivals=rivals))
-
-
 WORDINGS = ("Please", "Kindly", "Would you", "Could you", "I ask you to", "We need you to", "Do", "Now")
 ENDS = (".", ", please.", " at once.", ", thank you.", " for me.", " as agreed.", " today.", "!")
 
 
 GOODS = (
-    "red lamp",
-    "blue chair",
-    "green desk",
-    "old clock",
-    "tall vase",
-    "small rug",
-    "oak shelf",
-    "tin box",
+    *("red lamp", "blue chair", "green desk", "old clock"),
+    *("tall vase", "small rug", "oak shelf", "tin box"),
 )
 PLACES = ("Oslo", "Turin", "Leeds", "Porto", "Graz", "Lyon", "Ghent", "Basel")
 
@@ -335,22 +248,59 @@ def after(*looked: Look) -> Callable[[], Said]:
     return lambda: looks(place_after([*looked, Look("shown")]), 0.095)()
 
 
+def only(one: Sequence[Episode], *, draws: int = DRAWS, clusters: int = CLUSTERS) -> list[Episode]:
+    """Return the first draws of the first clusters of an arm."""
+    return [each for each in one if each.draw < draws and each.item_id < f"item-{clusters:04d}"]
+
+
+def always_null(rate: float) -> Callable[[int], float]:
+    """Return the rate of who says that nothing is there, which is right of every fourth cluster."""
+    return lambda k: rate * (k % 4 == 0)
+
+
+COINS = {"controls": ("aa", "random_reward")}
+EASY = {"primary": "valid", "secondary": ("mean_reward", "success_rate")}
 ATTACKS: dict[str, Callable[[], Said]] = {
-    "a weak base made to say always null": weak_base,
-    "a base that abstains": silent_base,
-    "a little luck above always null": small_margin_over_null,
-    "a margin of 30 over a loss": margin(30.0),
-    "a margin of 95 over a loss": margin(95.0),
-    "a margin of 95 over a control that gains as well": silenced_control,
-    "a guardrail of 95": wide_guardrail,
-    "a control for random rewards that gains as well": coin_as_good,
-    "format only": format_only,
-    "ten times the tokens": ten_times_the_tokens,
-    "a base sampled too hot": sharpening,
-    "a metric that trivial players have": easy_metric,
-    "no rivals": no_rivals,
-    "one draw, so that base cannot be compared with base": one_draw,
-    "six clusters": few_clusters,
+    "a weak base made to say always null": lambda: said(
+        claim(arm("weak", 0.02), arm("always null", always_null(0.98)))
+    ),
+    "a base that abstains": lambda: said(claim(arm("silent", 0.0), arm("commonest", always_null(0.9)))),
+    "a little luck above always null": lambda: said(
+        claim(arm("weak", 0.02), arm("lucky null", lambda k: 0.97 if k % 4 == 0 else 0.01))
+    ),
+    "a margin of 30 over a loss": lambda: said(
+        claim(SKILLED, arm("worse", 0.57), plan={"smallest_effect_points": 30.0})
+    ),
+    "a margin of 95 over a loss": lambda: said(
+        claim(SKILLED, arm("worse", 0.57), plan={"smallest_effect_points": 95.0})
+    ),
+    "a margin of 95 over a control that gains as well": lambda: said(
+        claim(BASE, SKILLED, plan={"smallest_effect_points": 95.0} | COINS, random_arm=arm("coin", 0.64))
+    ),
+    "a guardrail of 95": lambda: said(
+        claim(BASE, arm("unreadable", 1.0, parsed=0.55), plan={"guardrails": {"parsed_rate": 0.95}})
+    ),
+    "a control for random rewards that gains as well": lambda: said(
+        claim(BASE, SKILLED, plan=COINS, random_arm=arm("coin", 0.64))
+    ),
+    "format only": lambda: said(claim(arm("garbled", 0.6, parsed=0.4), arm("mended", 0.6))),
+    "ten times the tokens": lambda: said(claim(BASE, arm("long", 0.65, tokens=100))),
+    "a base sampled too hot": lambda: said(
+        claim(arm("hot", 0.3), SKILLED, rivals=RIVALS | {"greedy": only(arm("cold", 0.66), draws=1)})
+    ),
+    "a metric that trivial players have": lambda: said(
+        claim(arm("garbled", 0.3, parsed=0.4), BASE, plan=EASY)
+    ),
+    "no rivals": lambda: said(claim(BASE, SKILLED, plan={"rivals": {}}, rivals={})),
+    "one draw, so that base cannot be compared with base": lambda: said(
+        claim(only(BASE, draws=1), only(SKILLED, draws=1), plan={"draws": 1})
+    ),
+    "six clusters": lambda: said(
+        claim(
+            *(arm(name, rate, clusters=6) for name, rate in (("six", 0.3), ("six lucky", 0.75))),
+            rivals={name: only(one, clusters=6) for name, one in RIVALS.items()},
+        )
+    ),
     "eight records in 512 wordings": wordings(
         lambda k: k % 8, lambda of: {"item": GOODS[of], "to": PLACES[of]}, lambda of: of < 6
     ),
@@ -382,14 +332,11 @@ def main() -> None:
         verdict, warnings = attack()
         remarked = not verdict.startswith("IMPROVED") or bool(warnings)
         rows.append({"attack": name, "verdict": verdict, "said": warnings, "remarked": remarked})
-        print(
-            f"{'  ' if remarked else '! '}{name}: {verdict}" + "".join(f"\n      {text}" for text in warnings)
-        )
-    unremarked = [row["attack"] for row in rows if not row["remarked"]]
+        print(f"{'  ' if remarked else '! '}{name}: {verdict}", *warnings, sep="\n      ")
     honest = {"verdict": HONEST.verdict, "said": list(HONEST.warnings)}
+    unremarked = [row["attack"] for row in rows if not row["remarked"]]
     found = {"honest": honest, "attacks": rows, "unremarked": unremarked}
-    RESULTS.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    print(f"{len(rows)} attacks, {len(unremarked)} that nothing is said of; the honest run: {HONEST.verdict}")
+    written(RESULT, found, indent=1, sort_keys=False)
 
 
 if __name__ == "__main__":

@@ -18,14 +18,14 @@ found; `cost` is what the deciding test gives up against sign flips, which hold 
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks.common import RESULTS, written
 from benchmarks.verdict_layouts import BEYOND, LARGEST, LAYOUTS, MEANS, Array, Layout
 from benchmarks.weightings import bounded_mean_tests
 from scipy import stats
@@ -38,7 +38,6 @@ from assay.statistics.power import smallest_gain
 from assay.statistics.tests import FEWEST_OPEN, sign_flip_tests
 
 REPLICATIONS, WEIGHTINGS, FLIPS, RESAMPLES = 3_000, 4_000, 2_000, 1_000
-RESULTS = Path(__file__).parent / "results/verdict_levels.json"
 
 
 def upper(count: int, n: int) -> float:
@@ -221,10 +220,8 @@ def at_random(k: int) -> dict[str, object]:
     kind = luck.choice(kinds, size=(REPLICATIONS, n), p=shares)
     of_kind = sizes[kind]
     totals = np.where(luck.random(kind.shape) < 0.5, low[kind], high[kind]) * of_kind
-    (
-        above,
-        below,
-    ) = (  # what no item can fall below is 1 + truth under the truth, and not more than 1 - truth above
+    # What no item can fall below is 1 + truth under the truth, and not more than 1 - truth above.
+    above, below = (
         not_better(sign * (totals - truth * of_kind), of_kind * 0 + (1 + sign * truth) * sizes.max()) <= 0.025
         for sign in (1, -1)
     )
@@ -238,14 +235,7 @@ def at_random(k: int) -> dict[str, object]:
 
 
 def main() -> None:
-    tables: dict[str, list[dict[str, object]]] = {
-        "layouts": [],
-        "at_random": [],
-        "means": [],
-        "beyond": [],
-        "power": [],
-        "cost": [],
-    }
+    tables: dict[str, list[dict[str, object]]] = {}
     rows: list[tuple[str, Callable[[], dict[str, object]]]] = [
         *(("layouts", lambda name=name: measured(name, LAYOUTS[name])) for name in LAYOUTS),
         *(("at_random", lambda k=k: at_random(k)) for k in range(60)),
@@ -255,9 +245,9 @@ def main() -> None:
         *(("cost", lambda n=n: given_up(n)) for n in (64, 256, 512)),
     ]
     for table, row in rows:
-        tables[table].append(row())
+        tables.setdefault(table, []).append(row())
         print(table, *tables[table][-1].values(), sep="\t", flush=True)
-    RESULTS.write_text(json.dumps(tables, indent=1) + "\n", encoding="utf-8")
+        written(RESULTS / "verdict_levels.json", tables, indent=1, sort_keys=False)
 
 
 if __name__ == "__main__":

@@ -9,14 +9,12 @@ generates over the whole conversation again at each turn, with its cache, and le
 in one batch, without determinism; it measures no KL. Ours plays by `generation.backend: lean`, learns flat,
 and pays a fifth of what measuring the KL costs. Sides take turns. Memory is the peak of bytes in live
 tensors, the model's own included. `floor` is the least that playing takes at the rates of this machine
-(filler.floor). Writes results/whole_step.json, case by case; a case that is there is not measured again.
+(floors.floor). Writes results/whole_step.json, case by case; a case that is there is not measured again.
 """
 
 from __future__ import annotations
 
-import argparse
 import gc
-import json
 import statistics
 import sys
 import time
@@ -25,22 +23,20 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch
-from benchmarks import filler, stock  # sides has set the thread counts first
+from benchmarks import filler, floors, stock
+from benchmarks.common import RESULTS, machine, options, spread, turns, written
 from benchmarks.cost import SHAPES
 from benchmarks.learning_pass import EVERY, MIB, Probe, learned, policy_of, recorded
-from benchmarks.sides import machine
 
 from assay.tools.doctor.forecast.memory import Meter
 
-RESULT = Path(__file__).parent / "results" / "whole_step.json"
-SHARED = filler.Work(prompts=1, group=16, prompt=1024, turns=8, new=16, reply=24)
+SHARED = floors.Work(prompts=1, group=16, prompt=1024, turns=8, new=16, reply=24)
 CASES = {
     "7 M, shared": ("7 M", SHARED, 3),
     "29 M, shared": ("29 M", SHARED, 2),
-    "29 M, apart": ("29 M", filler.Work(prompts=1, group=2, prompt=64, turns=1, new=32), 5),
+    "29 M, apart": ("29 M", floors.Work(prompts=1, group=2, prompt=64, turns=1, new=32), 5),
 }
 
 
@@ -81,23 +77,19 @@ def compared(case: str, pairs: int | None) -> dict[str, Any]:
     if probe is not None:
         probe()  # reads the base, once
     runs: dict[str, list[dict[str, float]]] = {"stock": [], "ours": []}
-    for pair in range(pairs or usual):
-        for side in ("stock", "ours") if pair % 2 == 0 else ("ours", "stock"):
-            runs[side].append(one(side))
-            print(f"{case}, {side}: {runs[side][-1]}", file=sys.stderr, flush=True)
+    for _, side in turns(pairs or usual):
+        runs[side].append(one(side))
+        print(f"{case}, {side}: {runs[side][-1]}", file=sys.stderr, flush=True)
     ratios = {
         what: [a[what] / b[what] for a, b in zip(runs["stock"], runs["ours"], strict=True)]
         for what in ("playing", "learning", "step", "peak_mib")
     }
-    least = filler.floor(SHAPES[name], work, filler.probe("cpu", torch.float32), 4)["seconds"]
+    least = floors.floor(SHAPES[name], work, floors.probe("cpu", torch.float32), 4)["seconds"]
     return {
         "work": asdict(work),
         "n": pairs or usual,
         "runs": runs,
-        "ratios": {
-            what: {"median": statistics.median(each), "low": min(each), "high": max(each)}
-            for what, each in ratios.items()
-        },
+        "ratios": {what: spread(each) for what, each in ratios.items()},
         "floor_of_playing_seconds": least,
         "ours_playing_over_floor": statistics.median(run["playing"] for run in runs["ours"]) / least,
     }
@@ -105,12 +97,10 @@ def compared(case: str, pairs: int | None) -> dict[str, Any]:
 
 def main() -> None:
     """Measure every case that is not there yet, and write the result."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options(__doc__)
     parser.add_argument("--pairs", type=int)
     parser.add_argument("--only", choices=CASES)
-    parser.add_argument("--out", type=Path, default=RESULT)
+    parser.add_argument("--out", type=Path, default=RESULTS / "whole_step.json")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     for case in [chosen.only] if chosen.only else CASES:
@@ -118,7 +108,7 @@ def main() -> None:
             continue
         done = compared(case, chosen.pairs)
         record = {"machine": machine(), "threads": 1, "cases": recorded(chosen.out) | {case: done}}
-        chosen.out.write_text(json.dumps(record, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        written(chosen.out, record)
 
 
 if __name__ == "__main__":

@@ -9,11 +9,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from benchmarks import filler, json_base, presets, speed_cpu, stock
+from benchmarks import cost, filler, floors, json_base, lean, presets, speed_cpu, stock
+from benchmarks.common import RESULTS
 
 from assay.core.config.settings import TinyArchitecture
 from assay.core.decoding import Decoding
@@ -34,9 +36,9 @@ PLAYS = choose(
     seed=0,
 ).plays()
 SPOKEN = Collider(ColliderSettings(surface="json", max_turns=4, shaping=0.0, gamma=1.0))
-SHAPE = filler.Shape(32, 64, 2, 2, 1, 16, 1005)
+SHAPE = floors.Shape(32, 64, 2, 2, 1, 16, 1005)
 NUMBER = re.compile(r"(\d+) clusters")
-WORK = filler.Work(prompts=2, group=3, prompt=12, turns=3, new=4, reply=9)
+WORK = floors.Work(prompts=2, group=3, prompt=12, turns=3, new=4, reply=9)
 
 
 @pytest.fixture(scope="module")
@@ -78,9 +80,21 @@ def test_a_benchmark_names_what_is_there(script: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_page_of_the_presets_says_what_was_found() -> None:
-    found = json.loads(presets.RESULT.read_text(encoding="utf-8"))
-    assert presets.page(found) == presets.RESULT.with_suffix(".md").read_text(encoding="utf-8")
+@pytest.mark.parametrize(
+    ("name", "write_page"),
+    [
+        ("presets", presets.write_page),
+        ("speed_cpu", speed_cpu.write_page),
+        ("cost_cpu", cost.write_page),
+        ("lean", lean.write_page),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_a_page_says_what_was_found(name: str, write_page: Any, tmp_path: Path) -> None:
+    recorded = RESULTS / f"{name}.json"
+    write_page(tmp_path / "page.json", json.loads(recorded.read_text(encoding="utf-8")))
+    made = (tmp_path / "page.md").read_text(encoding="utf-8")
+    assert made == recorded.with_suffix(".md").read_text(encoding="utf-8")
 
 
 def test_both_sides_of_a_speed_measurement_write_the_same_greedy_tokens() -> None:
@@ -179,20 +193,20 @@ def test_trl_is_spoken_to_in_json_with_the_tokens_that_our_dialogue_has(spoken: 
 
 
 def test_the_least_work_of_episodes_reads_a_shared_prompt_once() -> None:
-    shape = filler.Shape(8, 16, 1, 2, 1, 4, 100)
+    shape = floors.Shape(8, 16, 1, 2, 1, 4, 100)
     body, head, look, adapter = shape.body, 800, 4 * 2 * 4, shape.adapter(3)
     assert adapter == 3 * ((8 + 8) + 2 * (8 + 4) + (8 + 8) + 3 * (8 + 16))
-    one, other = filler.Talk("a", 10, 3, 3, 1), filler.Talk("b", 10, 3, 3, 1)
+    one, other = floors.Talk("a", 10, 3, 3, 1), floors.Talk("b", 10, 3, 3, 1)
     prompt = 2 * body * 10 + look * 55
     behind = 2 * body * 2 + look * (11 + 12)
-    alone = filler.least_work(shape, [one], 0)
+    alone = floors.least_work(shape, [one], 0)
     assert alone == {"read": prompt, "written": behind + 3 * 2 * head, "learned": 0.0}
-    assert filler.least_work(shape, [one, one], 0)["read"] == prompt
-    assert filler.least_work(shape, [one, other], 0)["read"] == 2 * prompt
-    learned = filler.least_work(shape, [one], 3)["learned"]
+    assert floors.least_work(shape, [one, one], 0)["read"] == prompt
+    assert floors.least_work(shape, [one, other], 0)["read"] == 2 * prompt
+    learned = floors.least_work(shape, [one], 3)["learned"]
     assert learned == 12 * (4 * body + 6 * adapter) + 3 * look * (55 + 11 + 12) + 3 * 4 * head
-    told = filler.least_work(
-        shape, [filler.Talk("a", 10, 5, 3, 2)], 0
+    told = floors.least_work(
+        shape, [floors.Talk("a", 10, 5, 3, 2)], 0
     )  # two of the tokens are an observation
     assert told["read"] - prompt == pytest.approx(told["written"] - 3 * 2 * head)
 
@@ -203,7 +217,7 @@ def test_the_least_work_of_episodes_reads_a_shared_prompt_once() -> None:
 def test_the_adapter_counted_is_the_one_that_is_trained(policy: Policy) -> None:
     from peft import LoraConfig, get_peft_model
 
-    shape = filler.Shape.of(policy.model.config)
+    shape = floors.Shape.of(policy.model.config)
     assert shape.body + shape.head == sum(
         p.numel() for name, p in policy.model.named_parameters() if "norm" not in name
     )
@@ -225,7 +239,7 @@ def test_the_adapter_counted_is_the_one_that_is_trained(policy: Policy) -> None:
     assert shape.adapter(5) == sum(p.numel() for p in model.parameters() if p.requires_grad)
 
 
-def test_the_sentence_on_the_floor_says_how_far_from_it_each_side_is() -> None:
+def test_a_floor_is_operations_at_the_rate_of_their_products() -> None:
     runs = [
         {
             "wall": 8.0,
@@ -241,10 +255,6 @@ def test_the_sentence_on_the_floor_says_how_far_from_it_each_side_is() -> None:
     ]
     row = speed_cpu.one_side(runs, 2.0, {}, {"read": 10.0, "written": 3.0})
     assert (row["floor_playing_seconds"], row["floor_seconds"]) == (2.0, 3.5)
-    told = speed_cpu.floor_told(
-        {"a step": {"stock": row | {"seconds": 35.0}, "ours": row | {"seconds": 7.0}}}
-    )
-    assert "a step: stock 10.0 times, ours 2.0 times" in told
 
 
 def test_a_row_without_a_goal_says_so_and_has_not_failed_one() -> None:
@@ -268,14 +278,14 @@ def test_a_ratio_is_of_pairs_and_says_whether_the_goal_is_reached() -> None:
 
 
 def test_the_floor_counts_each_token_once() -> None:
-    shape, slow = filler.Shape(8, 16, 1, 2, 1, 4, 100), filler.Machine(bandwidth=1.0, flops=float("inf"))
+    shape, slow = floors.Shape(8, 16, 1, 2, 1, 4, 100), floors.Machine(bandwidth=1.0, flops=float("inf"))
     body = 8 * 4 * (2 * 2 + 2) + 3 * 8 * 16
     assert (shape.body, shape.head, shape.kv) == (body, 800, 8)
-    one = filler.floor(shape, filler.Work(1, 1, 10, 1, 1, 0), slow, 4)
+    one = floors.floor(shape, floors.Work(1, 1, 10, 1, 1, 0), slow, 4)
     assert one["bytes"] == one["seconds"] == 4 * (body + 800) + 4 * 8 * 10
     assert one["flops"] == 2 * body * 10 + 2 * 800 + 4 * 2 * 4 * 10 * (10 - 5)
-    group = filler.floor(
-        shape, filler.Work(1, 8, 10, 1, 2, 0), slow, 4
+    group = floors.floor(
+        shape, floors.Work(1, 8, 10, 1, 2, 0), slow, 4
     )  # the prompt is read once for all eight
     assert group["bytes"] - one["bytes"] == 4 * (body + 800) + 8 * 4 * 8 * 11
 

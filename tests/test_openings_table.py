@@ -9,7 +9,7 @@ from benchmarks import openings
 
 from tests.house import ROOT
 
-FOUND = json.loads(openings.RESULTS.read_text())
+FOUND = json.loads(openings.RESULT.read_text())
 
 
 @pytest.mark.parametrize("row", FOUND["looks"], ids=lambda each: each["name"])

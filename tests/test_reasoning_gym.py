@@ -68,7 +68,12 @@ def row_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_the_page_is_what_was_measured() -> None:
-    assert bench.PAGE.read_text(encoding="utf-8") == page(FOUND)
+    text = bench.PAGE.read_text(encoding="utf-8")
+    assert text == page(text, FOUND)
+    told, versions = " ".join(text.split()), dict(FOUND["versions"])
+    assert f"All {len(FOUND['data_sets'])} data sets of reasoning-gym {versions.pop('reasoning-gym')}" in told
+    assert ", ".join(f"{name} {version}" for name, version in versions.items()) in told
+    assert f"one of {len(FOUND['trivial_texts'])} texts" in told
 
 
 def test_every_data_set_has_a_row_with_every_text_tried() -> None:
