@@ -174,9 +174,7 @@ def test_no_failures_are_left_where_nearly_all_succeeds_and_never_more_than_all(
 
 
 def test_shares_of_a_step_stand_beside_those_of_the_golds() -> None:
-    training = Training(
-        next(shape for shape in ILL if shape.name == "a field that empties out"), logged=True
-    )
+    training = Training(next(shape for shape in ILL if shape.name == "a field that empties out"), logged=True)
     training.run()
     first, last = training.rows[0]["fields"], training.rows[-1]["fields"]
     assert set(last) == {"name", "city", "count"}
