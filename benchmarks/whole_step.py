@@ -6,10 +6,10 @@ seconds; one thread.
 
 Random weights under a LoRA adapter, and a task that only takes up tokens (benchmarks/filler.py). Stock
 generates over the whole conversation again at each turn, with its cache, and learns from every row alone, all
-in one batch, without determinism; it measures no KL. Ours plays by `generation.backend: lean`, learns flat,
-and pays a fifth of what measuring the KL costs. Sides take turns. Memory is the peak of bytes in live
-tensors, the model's own included. `floor` is the least that playing takes at the rates of this machine
-(floors.floor). Writes results/whole_step.json, case by case; a case that is there is not measured again.
+in one batch, without determinism; it measures no KL. Ours plays and learns by `generation.backend: lean`, and
+pays a fifth of what measuring the KL costs. Sides take turns, each time in a new process. Memory is the peak
+of bytes in live tensors, the model's own included. `floor` is the least that playing takes at the rates of
+this machine (floors.floor). Writes results/whole_step.json, case by case; a case that is there is not measured again.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch
 from benchmarks import filler, floors, stock
-from benchmarks.common import RESULTS, machine, options, spread, turns, written
+from benchmarks.common import RESULTS, alone, machine, options, spread, turns, written
 from benchmarks.cost import SHAPES
 from benchmarks.learning_pass import EVERY, MIB, Probe, learned, policy_of, recorded
 
+from assay.policy.memory import keep_freed_memory
 from assay.tools.doctor.forecast.memory import Meter
+from assay.training import flat
 
 SHARED = floors.Work(prompts=1, group=16, prompt=1024, turns=8, new=16, reply=24)
 CASES = {
@@ -49,36 +51,45 @@ def measured(work: Callable[[], Any]) -> tuple[float, float]:
         return time.process_time() - begun, meter.peak / MIB
 
 
-def compared(case: str, pairs: int | None) -> dict[str, Any]:
-    """Return the runs of both sides of a case, and the medians of their ratios."""
-    name, work, usual = CASES[case]
+def one(case: str, side: str) -> dict[str, float]:
+    """Return the processor seconds of the parts of one side's step, and its peak in MiB; for a process of its
+    own, since ours keeps memory that was freed (`keep_freed_memory`)."""
+    torch.set_num_threads(1)
+    name, work, _ = CASES[case]
     policy = policy_of(name)
     bench = filler.Bench(policy, work, "cpu")
     model: Any = policy.model
-    weights = sum(p.numel() * p.element_size() for p in model.parameters()) / MIB
     stock.free_of_determinism()
-    probe = Probe(policy, "kl") if work is SHARED else None
-
-    def one(side: str) -> dict[str, float]:
-        model.eval()
-        play = bench.stock if side == "stock" else lambda: bench.ours(backend="lean")
-        playing, peak = measured(play)
-        model.train()
-        learning = learned(model, work, "alone" if side == "stock" else "flat")
-        model.eval()
-        kl = probe() / EVERY if probe is not None and side == "ours" else 0.0
-        most = weights + max(peak, learning["peak_mib"])
-        step = playing + learning["seconds"] + kl
-        return {"playing": playing, "learning": learning["seconds"], "kl": kl, "step": step, "peak_mib": most}
-
+    if side == "ours":
+        keep_freed_memory()
+        flat.always_read_flat(model.get_base_model())
+    weights = sum(p.numel() * p.element_size() for p in model.parameters()) / MIB
+    # What a first step costs more: a short one goes before
+    short = replace(work, prompt=64, group=2)
     model.eval()
-    bench.ours(backend="lean")
-    learned(model, replace(work, prompt=64, group=2), "alone")
-    if probe is not None:
+    warm = filler.Bench(policy, short, "cpu")
+    warm.stock() if side == "stock" else warm.ours(backend="lean")
+    learned(model.train(), short, "alone" if side == "stock" else "flat")
+    model.eval()
+    playing, peak = measured(bench.stock if side == "stock" else lambda: bench.ours(backend="lean"))
+    learning = learned(model.train(), work, "alone" if side == "stock" else "flat")
+    model.eval()
+    kl = 0.0
+    if work is SHARED and side == "ours":
+        probe = Probe(policy, "kl")
         probe()  # reads the base, once
+        kl = probe() / EVERY
+    most = weights + max(peak, learning["peak_mib"])
+    step = playing + learning["seconds"] + kl
+    return {"playing": playing, "learning": learning["seconds"], "kl": kl, "step": step, "peak_mib": most}
+
+
+def compared(case: str, pairs: int | None) -> dict[str, Any]:
+    """Return the runs of both sides of a case, and the medians of their ratios."""
+    name, work, usual = CASES[case]
     runs: dict[str, list[dict[str, float]]] = {"stock": [], "ours": []}
     for _, side in turns(pairs or usual):
-        runs[side].append(one(side))
+        runs[side].append(alone(one, case, side))
         print(f"{case}, {side}: {runs[side][-1]}", file=sys.stderr, flush=True)
     ratios = {
         what: [a[what] / b[what] for a, b in zip(runs["stock"], runs["ours"], strict=True)]

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests import kept
+
 # A machine that others use too is slow now and then, which is no fault of what is tested.
 settings.register_profile("assay", deadline=None)
 settings.load_profile("assay")
@@ -102,6 +104,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = kept
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _kept(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Have all processes of this session keep what is made once in one folder, which pytest removes."""
+    mine = tmp_path_factory.getbasetemp()
+    kept.FOLDER = (mine.parent if hasattr(request.config, "workerinput") else mine) / "kept"
+    kept.FOLDER.mkdir(exist_ok=True)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -56,6 +56,13 @@ def write_sums(folder: Path) -> None:
     (folder / "SHA256SUMS").write_text("".join(sums))
 
 
+def keep_first(folder: Path, n: int) -> None:
+    """Keep so many records of each split of a data folder, at most."""
+    for path in folder.glob("*.jsonl"):
+        path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:n]))
+    write_sums(folder)
+
+
 def write_data(
     root: Path, splits: Mapping[str, bytes] | None = None, more: Mapping[str, bytes] | None = None
 ) -> Path:

@@ -1,5 +1,5 @@
-"""Whatever is damaged of what a command reads, what comes of it is a message: a few trials with --all, two
-hundred more of another seed, two thousand by ./run bench fuzz."""
+"""Whatever is damaged of what a command reads, what comes of it is a message: two hundred trials with --all,
+two thousand by ./run bench fuzz."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import sys
 from pathlib import Path
 from random import Random
 from typing import Any
-
-import pytest
 
 from tests.fuzz import mutations
 from tests.house import ROOT
@@ -34,13 +32,6 @@ def fuzzed(folder: Path, *words: str) -> dict[str, Any]:
     return told
 
 
-def test_sixty_damaged_projects_end_in_messages(tmp_path: Path) -> None:
-    told = fuzzed(tmp_path, "--trials", "60", "--seed", "0")
-    assert told["trials"] == 60 and len(told["by_target"]) >= 8
-    assert told["found"] == []
-
-
-@pytest.mark.long
 def test_two_hundred_damaged_projects_end_in_messages(tmp_path: Path) -> None:
     told = fuzzed(tmp_path, "--trials", "200", "--seed", "1")
     assert told["trials"] == 200 and len(told["by_target"]) == 10

@@ -30,6 +30,7 @@ from assay.training.checkpoints.store import Checkpoints
 from assay.training.grpo import train
 from assay.training.log.history import History, Watch
 from tests.house import ROOT
+from tests.own_data import keep_first
 
 CONFIGS = Path(__file__).parent / "configs"
 TASKS = ("structured", "collider")
@@ -216,6 +217,8 @@ def two_steps(root: Path, preset: str, *, uncut: bool) -> Iterator[Outcome]:
     for project in projects:
         data = project.params.dataset.root
         shutil.copytree(ROOT / data, project.root / data)
+        if not uncut:
+            keep_first(project.root / data, 128)
         fingerprint.run(project)
         texts += [text for text, _ in shortest(project, 64)]
     write_base(root / "model", preset, texts, uncut=uncut)

@@ -1,8 +1,8 @@
 """Each preset trains its own architecture on both tasks, on a CPU, with random weights.
 
-Cut for time: layers to one (Gemma 2: two, one of each kind), hidden units to an eighth, inner units of the
-MLP to a sixteenth, the vocabulary to some 2,000 tokens. `benchmarks/preset_shapes.py` does the same with all
-but the layers uncut.
+Cut for time: data to 128 records a split, layers to one (Gemma 2: two, one of each kind), hidden units to an
+eighth, inner units of the MLP to a sixteenth, the vocabulary to some 2,000 tokens.
+`benchmarks/preset_shapes.py` does the same with all but the layers uncut.
 """
 
 from __future__ import annotations

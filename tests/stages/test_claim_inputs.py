@@ -27,6 +27,10 @@ from assay.statistics.power import PlannedPower
 from assay.tools.doctor import preflight
 from tests.house import ROOT
 from tests.stages.test_bad_input import assay
+from tests.stages.test_tampering import run_with_configs
+
+# What follows from a suite and the bytes of a file follows from the same bytes in every copy.
+KNOWN: dict[tuple[str, ...], Any] = {}
 
 
 @pytest.fixture
@@ -41,7 +45,7 @@ def project(tmp_path: Path) -> Project:
 
 def arms(project: Project) -> Arms:
     names = ("pre_eval", "post_eval", "pre_eval_greedy", "post_eval_greedy")
-    one, two, three, four = (ArmReader(project).arm(name) for name in names)
+    one, two, three, four = (ArmReader(project, KNOWN).arm(name) for name in names)
     return one, two, three, four
 
 
@@ -55,7 +59,10 @@ def facts_of(project: Project) -> TrainFacts:
 
 def read(project: Project, **changes: Any) -> ClaimInputs:
     return claim_inputs(
-        ArmReader(project), plan_of(project), facts_of(project).model_copy(update=changes), arms(project)
+        ArmReader(project, KNOWN),
+        plan_of(project),
+        facts_of(project).model_copy(update=changes),
+        arms(project),
     )
 
 
@@ -345,7 +352,8 @@ def test_an_episode_without_its_reward_is_refused_and_leaves_no_older_claim(proj
     assert read_record(project.results("claim.json"), Claim, fix="").verdict == "NOT EVALUABLE"
 
 
-def test_clocks_that_cannot_be_read_take_no_claim_away(project: Project) -> None:
+def test_clocks_that_cannot_be_read_take_no_claim_away(tmp_path: Path) -> None:
+    project = run_with_configs(tmp_path / "run")
     before = project.results("claim.json").read_bytes()
     clocks = project.observed("training_clock.csv")
     clocks.parent.mkdir(parents=True, exist_ok=True)

@@ -9,10 +9,25 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from omegaconf import OmegaConf
 
 from assay.core.evidence_files import place_of
+from assay.pipeline.project import Project
 from tests.house import ROOT
 from tests.stages.test_bad_input import assay
+from tests.verification.made_run import SMALL, made_run
+
+
+def run_with_configs(folder: Path) -> Project:
+    """Write a made run whose settings follow from configs/, as those of a user's do."""
+    project = made_run(folder)
+    shutil.copytree(ROOT / "configs", folder / "configs")
+    preset = folder / "configs/grpo/tiny.yaml"
+    values = OmegaConf.load(preset)
+    for name, value in SMALL.items():
+        OmegaConf.update(values, name, value)
+    preset.write_text(f"# @package _global_\n{OmegaConf.to_yaml(values)}", encoding="utf-8")
+    return project
 
 
 def lower_the_bar(root: Path) -> None:
@@ -39,22 +54,21 @@ def keep_the_first_half(root: Path) -> None:
     [
         (lower_the_bar, "plan"),
         (call_every_episode_a_success, "graded again"),
-        (keep_the_first_half, "plays of the suite, found 512 episodes"),
+        (keep_the_first_half, "plays of the suite, found 20 episodes"),
     ],
 )
 def test_edited_evidence_makes_no_claim(tmp_path: Path, tamper: Callable[[Path], None], reason: str) -> None:
-    for name in ("configs", "data", "evidence"):
-        shutil.copytree(ROOT / name, tmp_path / name)
-    shutil.copy(ROOT / "params.yaml", tmp_path)
-    before = {path: path.read_bytes() for path in (tmp_path / "evidence/results").rglob("*.json*")}
-    tamper(tmp_path)
+    root = run_with_configs(tmp_path / "run").root
+    before = {path: path.read_bytes() for path in (root / "evidence/results").rglob("*.json*")}
+    assert json.loads((root / place_of("claim.json")).read_text())["verdict"] == "IMPROVED"
+    tamper(root)
     assert any(path.read_bytes() != content for path, content in before.items()), (
         "the edit must have changed something"
     )
-    done = assay(tmp_path, "render-evidence")
+    done = assay(root, "render-evidence")
     assert "Traceback" not in done.stderr
     if done.returncode == 0:
-        claim = json.loads((tmp_path / place_of("claim.json")).read_text())
+        claim = json.loads((root / place_of("claim.json")).read_text())
         assert claim["verdict"] == "NOT EVALUABLE"
         assert reason in claim["reason"]
         assert "%" not in claim["sentence"]

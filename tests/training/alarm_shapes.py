@@ -12,6 +12,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,18 @@ class Asked:
     golds: Sequence[Any]  # the different golds of the shape, commonest first
     shares: Sequence[float]
     hard: float  # standard normal: how much harder than the mean
+
+    @cached_property
+    def noise(self) -> float:
+        return float(self.own("noise").random())
+
+    @cached_property
+    def right(self) -> str:
+        return right_of(self)
+
+    @cached_property
+    def wrong(self) -> dict[str, float]:
+        return wrong_of(self)
 
     def own(self, *labels: Any) -> np.random.Generator:
         return rng("asked", self.number, *labels)
@@ -209,7 +222,7 @@ def wrong_of(asked: Asked) -> dict[str, float]:
             for name, part in asked.gold.items()
         }
         text = right_of(Asked(asked.number, near, [], [], 0.0))
-        if text != right_of(asked):
+        if text != asked.right:
             found[text] = 1.0
     return found or {said({"other": asked.number}): 1.0}
 
@@ -248,17 +261,17 @@ def learner(
         grown = min(1.0, done / (1.0 - tail))
         level = _logit(start) + (_logit(end) - _logit(start)) * grown - 0.8 * asked.hard * (1 - 0.6 * grown)
         right = 1 / (1 + math.exp(-level))
-        if asked.own("noise").random() < noise:
+        if asked.noise < noise:
             right *= 1 - grown
-        wrong = wrong_of(asked)
+        wrong = asked.wrong
         if lean and (left := 1.0 - grown) > 0:
             wrong = {text: weight * (1 - left) for text, weight in _shares(wrong).items()}
             for text, weight in lean.items():
-                if text == right_of(asked):
+                if text == asked.right:
                     right = right + (1 - right) * weight * left
                 else:
                     wrong[text] = wrong.get(text, 0.0) + weight * left
-        return {right_of(asked): right} | {
+        return {asked.right: right} | {
             text: (1 - right) * share for text, share in _shares(wrong).items() if right < 1
         }
 
@@ -275,7 +288,7 @@ def _shares(weights: Mapping[str, float]) -> dict[str, float]:
 
 
 def certain(asked: Asked, done: float) -> Dist:
-    return {right_of(asked): 1.0}
+    return {asked.right: 1.0}
 
 
 def guesser(asked: Asked, done: float) -> Dist:
@@ -326,7 +339,7 @@ def changed(**change: Any) -> Callable[[Asked], str]:
     """Return a right answer but for one change: fields with other values, of an object only those named."""
 
     def answer(asked: Asked) -> str:
-        right = dict(json.loads(right_of(asked)))
+        right = dict(json.loads(asked.right))
         for name, value in change.items():
             right[name] = right[name] | value if isinstance(value, dict) and value else value
         return said(right)
@@ -336,4 +349,4 @@ def changed(**change: Any) -> Callable[[Asked], str]:
 
 def copies(asked: Asked) -> str:
     """Return a wrong answer of the item's own."""
-    return next(iter(wrong_of(asked)))
+    return next(iter(asked.wrong))

@@ -168,6 +168,7 @@ class Training:
 
     shape: Shape
     seed: int = 0
+    logged: bool = False  # whether it keeps rows, as alarms read a log
 
     def __post_init__(self) -> None:
         params = settings()
@@ -186,7 +187,7 @@ class Training:
             self.asked[item.id] = asked
             self.items.append(item)
         self.graded: dict[tuple[str, str], Episode] = {}
-        self.rows: list[dict[str, Any]] = []  # of the log, as far as alarms read it
+        self.rows: list[dict[str, Any]] = []
 
     def episode(self, item: Item, text: str, draw: int) -> Episode:
         if (item.id, text) not in self.graded:
@@ -235,6 +236,8 @@ class Training:
                 honest=monitor.honest,
             )
             events += monitor.step(signals)
+            if not self.logged:
+                continue
             whole, parts = monitor.heard.logged()
             self.rows.append(
                 {

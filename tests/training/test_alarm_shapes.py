@@ -69,7 +69,7 @@ def test_an_ill_training_rings_by_the_rule_that_names_what_is_wrong(shape: Shape
 
 @pytest.mark.parametrize("name", ["3 labels, always one of them", "always yes", "always the same function"])
 def test_alarms_ring_again_from_what_is_logged_and_no_text(name: str) -> None:
-    training = Training(next(shape for shape in ILL if shape.name == name))
+    training = Training(next(shape for shape in ILL if shape.name == name), logged=True)
     # But for validations, which are logged whole
     events = [event for event in training.run() if event.step % 20]
     monitor: Any = Relistened(settings().health, training.task)
@@ -174,7 +174,7 @@ def test_no_failures_are_left_where_nearly_all_succeeds_and_never_more_than_all(
 
 
 def test_shares_of_a_step_stand_beside_those_of_the_golds() -> None:
-    training = Training(next(shape for shape in ILL if shape.name == "a field that empties out"))
+    training = Training(next(shape for shape in ILL if shape.name == "a field that empties out"), logged=True)
     training.run()
     first, last = training.rows[0]["fields"], training.rows[-1]["fields"]
     assert set(last) == {"name", "city", "count"}

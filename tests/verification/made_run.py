@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,9 @@ from assay.training.recipe import chosen_step, item_order
 from assay.verify.content.training import learning_rates
 from assay.verify.content.weights import base_shapes, read_safetensors, weights_digest
 from assay.verify.folders import _FREE, adapter_expected, base_expected
+from tests import house
 from tests.house import ROOT
+from tests.kept import kept
 from tests.verification.made_lock import lock
 
 TAKEN = (
@@ -122,6 +125,16 @@ def made_run(
         seed: Of the training, and of who plays how well: another seed is another run.
         changes: Settings by dotted names, beyond SMALL.
     """
+    # What a test session asks for again and again is made once; not what a test makes of another tree.
+    if not changes and ROOT is house.ROOT:
+        make = partial(_made, task=task, seed=seed, changes={})
+        if (known := kept(f"run {task} {seed}", make)) is not None:
+            shutil.copytree(known, folder)
+            return Project.open(folder)
+    return _made(folder, task=task, seed=seed, changes=changes or {})
+
+
+def _made(folder: Path, *, task: str, seed: int, changes: Mapping[str, Any]) -> Project:
     folder.mkdir(parents=True)
     for name in TAKEN:
         if (ROOT / name).is_dir():
@@ -129,7 +142,7 @@ def made_run(
         else:
             shutil.copy(ROOT / name, folder / name)
     values = OmegaConf.create(dict(compose(ROOT, Selection("tiny", task, seed)).values))
-    for name, value in {**SMALL, **(changes or {})}.items():
+    for name, value in {**SMALL, **changes}.items():
         OmegaConf.update(values, name, value, merge=False)
     (folder / "params.yaml").write_text(OmegaConf.to_yaml(values), encoding="utf-8")
     with quietly():
