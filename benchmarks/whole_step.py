@@ -9,7 +9,8 @@ generates over the whole conversation again at each turn, with its cache, and le
 in one batch, without determinism; it measures no KL. Ours plays and learns by `generation.backend: lean`, and
 pays a fifth of what measuring the KL costs. Sides take turns, each time in a new process. Memory is the peak
 of bytes in live tensors, the model's own included. `floor` is the least that playing takes at the rates of
-this machine (floors.floor). Writes results/whole_step.json, case by case; a case that is there is not measured again.
+this machine (floors.floor). Writes results/whole_step.json, case by case; a case that is there is not
+measured again.
 """
 
 from __future__ import annotations
