@@ -205,11 +205,8 @@ def trained(project: Project, arm: str, share: float, hazard: float, seed: int) 
         "learned_from": sum(watch.turns.values()),
         "turns": {str(n): k for n, k in sorted(watch.turns.items())},
     }
-    rewards = " ".join(f"{point['reward']:.3f}" for point in points)
-    lost, seconds = f"{run['lost']} of {run['episodes']} lost", f"{time.perf_counter() - began:.0f} s"
-    print(
-        f"{arm} {share:.0%}, seed {seed}: {rewards}; {lost}; {stopped or 'to the end'}; {seconds}", flush=True
-    )
+    said = f"{arm} {share:.0%}, seed {seed}: {run['lost']} of {run['episodes']} lost"
+    print(f"{said}; {stopped or 'to the end'}; {time.perf_counter() - began:.0f} s", flush=True)
     return run
 
 
@@ -356,22 +353,14 @@ def main() -> None:
         distributed={"processes": 1},
     )
     project = Project(ROOT, params)
-    suite = validation_suite(project)
     record: dict[str, Any] = {
         "recipe": {
             "task": params.task.name,
             "base": open_policy(project, None).digest,
-            "device": params.device,
-            "threads": params.threads,
             "steps": STEPS,
             "validation_every": EVERY,
-            "clean_runs": len(CLEAN_SEEDS),
-            "runs_an_arm": len(ARM_SEEDS),
-            "clean_seeds": list(CLEAN_SEEDS),
-            "arm_seeds": list(ARM_SEEDS),
+            "seeds": {"clean": list(CLEAN_SEEDS), "arms": list(ARM_SEEDS)},
             "retries": params.health.retries,
-            "episodes_a_run": STEPS * params.train.items_per_step * params.train.group_size,
-            "a_point": f"{len(suite.items)} × {suite.draws} episodes a point",
         },
         "level": LEVEL,
         "stays_from": INSIDE,
