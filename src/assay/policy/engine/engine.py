@@ -283,9 +283,10 @@ class Session:
                     if bound is not None:
                         bound.take(token)
             if step == limit or len(pending) >= every:
-                for ids, values in pending:
+                looked = (torch.stack(each).cpu().numpy() for each in zip(*pending, strict=True))
+                for ids, values in zip(*looked, strict=True):
                     told = np.full(n, self._ends[0]), np.zeros(n, np.float32)
-                    told[0][rows[:fed]], told[1][rows[:fed]] = ids.cpu().numpy(), values.cpu().numpy()
+                    told[0][rows[:fed]], told[1][rows[:fed]] = ids, values
                     written.append(told)
                     counts += open_rows
                     open_rows &= (told[0][:, None] != self._ends).all(axis=1)
