@@ -13,13 +13,14 @@ class Decoding:
     """How tokens are chosen: temperature 0 means greedy; max_new_tokens bounds one completion.
 
     `backend` is one of `policy/backends/`; `cuda_graphs` makes `cached` replay a captured step for each
-    token.
+    token; `drafts` is how many tokens `lean` guesses ahead.
     """
 
     temperature: float
     max_new_tokens: int
     backend: Backend = "cached"
     cuda_graphs: bool = False
+    drafts: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,7 +99,9 @@ def decoding_of(project: Project, *, greedy: bool = False, rollout: bool = False
     generation = params.generation
     limit = params.task.max_new_tokens[generation.surface]
     sampled = generation.temperature if rollout else generation.measured_at
-    return Decoding(0.0 if greedy else sampled, limit, generation.backend, generation.cuda_graphs)
+    return Decoding(
+        0.0 if greedy else sampled, limit, generation.backend, generation.cuda_graphs, generation.drafts
+    )
 
 
 def fingerprint_of(project: Project) -> Fingerprint:

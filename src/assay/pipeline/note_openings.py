@@ -60,6 +60,7 @@ def recipe_of(params: Params) -> Recipe:
     values = params.model_dump(mode="json")
     # A setting that came with a later version, and is as it was before, makes no other recipe.
     values["base"] = params.base.model_dump(mode="json", exclude_defaults=True)
+    values["generation"] = params.generation.model_dump(mode="json", exclude_defaults=True)
     if params.external is not None:  # what is said of it makes it no other
         values["train"] = params.external.told_digest
     if params.served is not None:  # how fast it is asked, neither

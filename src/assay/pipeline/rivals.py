@@ -58,7 +58,7 @@ class _Table:
         kept = KeptEpisodes(self.folder / label, digest([self.key, label, seeds]))
         decoding = decoding_of(self.project)
         if bound is not None:  # not every engine can be bound
-            decoding = replace(decoding, backend="cached", cuda_graphs=False)
+            decoding = replace(decoding, backend="cached", cuda_graphs=False, drafts=0)
         with progress(f"{label}: episodes", len(plays)) as advance:
             if isinstance(self.policy, ServedPolicy):
                 return self.policy.play(label, task, plays, decoding, progress=advance)[0]

@@ -247,7 +247,7 @@ def decoding_of(project: Project, asked: EvaluationRequest) -> Decoding:
         raise ConfigError(expected, found=found, where="--temperature", fix=fix)
     temperature = 0.0 if asked.greedy else asked.temperature or generation.measured_at
     limit = asked.max_new_tokens or project.params.task.max_new_tokens[generation.surface]
-    return Decoding(temperature, limit, generation.backend, generation.cuda_graphs)
+    return Decoding(temperature, limit, generation.backend, generation.cuda_graphs, generation.drafts)
 
 
 def suite_of(

@@ -74,6 +74,13 @@ def _cross_check(params: Params, where: str | None) -> None:
             where=place("generation.cuda_graphs", where),
             fix="set it to false",
         )
+    if generation.drafts and generation.backend != "lean":
+        raise ConfigError(
+            "backend lean, for drafts above 0",
+            found=f"backend {generation.backend}",
+            where=place("generation.drafts", where),
+            fix="set it to 0",
+        )
     if params.base.kind == "scratch":
         warm = params.base.warm_start
         for name, pool, phase in (

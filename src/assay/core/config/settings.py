@@ -277,6 +277,11 @@ class GenerationSettings(Settings):
         description="replay a captured step for each token; backend cached on a CUDA device only",
         examples=[False],
     )
+    drafts: Natural = Field(
+        default=0,
+        description="tokens that each row guesses ahead from what it has read, checked in one pass; no token"
+        " hangs on it, and where guesses are seldom right it is slower; backend lean only; 0: none",
+    )
 
     @property
     def measured_at(self) -> float:

@@ -72,6 +72,13 @@ def converse(
             where=setting("generation.cuda_graphs"),
             fix="set generation.cuda_graphs: false",
         )
+    if decoding.drafts and decoding.backend != "lean":
+        raise ConfigError(
+            "backend lean, for drafts above 0",
+            found=f"backend {decoding.backend}",
+            where=setting("generation.drafts"),
+            fix="set generation.drafts: 0",
+        )
     assert decoding.backend in OURS or not any(bounds), "no other engine keeps to bounds"
     if decoding.backend == "transformers":
         return StockConversations(policy.model, openings, seeds, decoding, **ends)

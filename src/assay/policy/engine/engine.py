@@ -16,6 +16,7 @@ from assay.core.seeds import keyed_uniform
 from assay.policy.engine.choice import Bound, choose, masked
 from assay.policy.engine.context import turned_alike, windows_of
 from assay.policy.engine.cuda_graphs import arena_of, static_steps
+from assay.policy.engine.drafts import guessed, taken, text_of
 from assay.policy.engine.kv_cache import KeyValues, Slots, bias
 from assay.policy.engine.lean_reader import LeanReader
 from assay.policy.engine.lean_weights import Unserved
@@ -155,7 +156,8 @@ def reader_of(model: Any, pad_id: int, decoding: Decoding) -> Reader | LeanReade
             return LeanReader(model, pad_id)
         except Unserved as why:
             if str(why) not in _told:
-                complain(f"generation.backend: lean does not serve {why}; plays as cached does")
+                undrafted = ", without drafts" if decoding.drafts else ""
+                complain(f"generation.backend: lean does not serve {why}; plays as cached does{undrafted}")
             _told.add(str(why))
     return Reader(model, pad_id, static=decoding.cuda_graphs)
 
@@ -206,6 +208,8 @@ class Session:
         self._lengths = np.zeros(0, np.int64)  # by slot: tokens read
         self._seeds = np.zeros(0, np.uint64)  # by slot
         self._bounds = np.zeros(0, object)  # by slot: what the row may write, None for anything
+        self._texts = np.zeros(0, object)  # by slot: all tokens of the row, where any are guessed
+        self._drafts = decoding.drafts if isinstance(self._reader, LeanReader) else 0
         self._logits: torch.Tensor | None = None  # by slot: of what comes next
         self.admit(openings, seeds, bounds)
 
@@ -228,6 +232,10 @@ class Session:
         self._seeds = np.concatenate([self._seeds, np.asarray(seeds, np.uint64)[by_slot]])
         new = np.asarray(bounds if bounds else [None] * len(openings), object)
         self._bounds = np.concatenate([self._bounds, new[by_slot]])
+        if any(bounds):  # each token has to be known before what may follow it is
+            self._drafts = 0
+        texts = np.asarray([text_of(ids) if self._drafts else "" for ids in openings], object)
+        self._texts = np.concatenate([self._texts, texts[by_slot]])
         self._lengths = np.concatenate(
             [self._lengths, np.asarray([len(ids) for ids in openings], np.int64)[by_slot]]
         )
@@ -240,14 +248,14 @@ class Session:
         holes = np.setdiff1d(np.arange(len(kept)), slots)
         movers = slots[slots >= len(kept)]
         self._reader.move(movers, holes, int(self._lengths[movers].max(initial=0)))
-        for known in (self._lengths, self._seeds, self._bounds):
+        for known in (self._lengths, self._seeds, self._bounds, self._texts):
             known[holes] = known[movers]
         if self._logits is not None:
             self._logits[holes] = self._logits[movers]
             self._logits = self._logits[: len(kept)]
         slots[slots >= len(kept)] = holes
         self._slots, self._lengths, self._seeds = slots, self._lengths[: len(kept)], self._seeds[: len(kept)]
-        self._bounds = self._bounds[: len(kept)]
+        self._bounds, self._texts = self._bounds[: len(kept)], self._texts[: len(kept)]
 
     def tell(self, last_ids: Sequence[int], replies: Sequence[Sequence[int]]) -> None:
         """Feed each row the last token it wrote and what stands between that and its next completion."""
@@ -255,12 +263,16 @@ class Session:
         blocks = [[last_ids[row], *replies[row]] for row in rows.tolist()]
         self._logits = self._reader.read(0, blocks, self._lengths)
         self._lengths = self._lengths + np.asarray([len(block) for block in blocks], np.int64)
+        if self._drafts:
+            self._texts += np.asarray([text_of(block[1:]) for block in blocks], object)
 
     def complete(self) -> list[Completion]:
         """Let every row write until one of its ends or the token limit.
 
         The last chosen token is not yet fed to the model; `tell` does that together with the observation.
         """
+        if self._drafts:
+            return self._complete_by_drafts()
         bounded = self._begin_bounds()
         limit = self._decoding.max_new_tokens
         every = 1 if bounded else LOOK_EVERY.get(self._device.type, 1)
@@ -309,6 +321,61 @@ class Session:
             for row, count in enumerate(counts)
         ]
 
+    def _complete_by_drafts(self) -> list[Completion]:
+        """Do what `complete` does, with guesses behind the chosen token of each row: one pass reads both, and
+        tells what is drawn behind each. What was guessed wrong is overwritten by what the row writes next."""
+        assert isinstance(self._reader, LeanReader) and self._logits is not None
+        limit, ends = self._decoding.max_new_tokens, self._ends.tolist()
+        fed, rows = len(self._slots), np.argsort(self._slots)  # rows, as `going`: by slot
+        said, going = [Completion([], []) for _ in rows], np.ones(fed, bool)
+        logits, self._logits = self._logits[:, None], None
+        guesses, wide = [list[int]()] * fed, self._reader.wide(fed)
+        while True:
+            lengths = np.asarray([len(text) for text in self._texts[:fed]], np.int64)
+            drawn, logprobs = self._drawn(logits, lengths)
+            for slot in np.flatnonzero(going[:fed]).tolist():
+                one, n = said[rows[slot]], taken(drawn[slot], guesses[slot], ends)
+                one.ids.extend(drawn[slot][:n])
+                one.logprobs.extend(logprobs[slot][:n])
+                self._texts[slot] += text_of(drawn[slot][:n])
+                going[slot] = one.ids[-1] not in ends and len(one.ids) < limit
+            if not (still := int(going[:fed].sum())):
+                break
+            if still <= (1 - ENDED_SHARE) * fed:
+                order = self._gather(going[:fed], limit)
+                rows[:fed], going[:fed] = rows[:fed][order], going[:fed][order]
+                fed, wide = still, self._reader.wide(still)
+            left = [
+                limit - 1 - len(said[row].ids) for row in rows[:fed]
+            ]  # no guess that would be the last token
+            guesses = [
+                guessed(text, min(self._drafts, most)) if on else []
+                for text, most, on in zip(self._texts[:fed], left, going[:fed], strict=True)
+            ]
+            width = max(map(len, guesses))
+            blocks = [
+                [ord(text[-1]), *found, *[0] * (width - len(found))]  # any token, where fewer are guessed
+                for text, found in zip(self._texts[:fed], guesses, strict=True)
+            ]
+            before = np.asarray([len(text) - 1 for text in self._texts[:fed]], np.int64)
+            logits = wide(blocks, before)
+        self._slots = np.argsort(rows)
+        self._lengths = np.asarray([len(text) - 1 for text in self._texts], np.int64)
+        return said
+
+    def _drawn(
+        self, logits: torch.Tensor, places: np.ndarray[Any, Any]
+    ) -> tuple[list[list[int]], list[list[float]]]:
+        """Return the tokens that logits [fed, width, vocabulary] and the rows' own numbers give, the first of
+        each row at its place, and their log-probabilities."""
+        noise = None
+        if self._decoding.temperature > 0:
+            each = (places[:, None] + np.arange(logits.shape[1])).astype(np.uint64)
+            uniform = keyed_uniform(self._seeds[: len(places), None], each).ravel()
+            noise = torch.as_tensor(uniform, device=self._device)
+        chosen, logprobs = choose(logits.flatten(0, 1), self._decoding.temperature, noise)
+        return chosen.view(logits.shape[:2]).tolist(), logprobs.view(logits.shape[:2]).tolist()
+
     def _gather(self, still: np.ndarray[Any, Any], written: int) -> Slots:
         """Bring the rows that go on to the first slots, and return the former slot of each of those that were
         fed."""
@@ -317,7 +384,7 @@ class Session:
         order[ended], order[movers] = movers, ended
         both = np.concatenate([ended, movers])
         self._reader.move(order[both], both, int(self._lengths[both].max(initial=0)) + written)
-        for known in (self._lengths, self._seeds, self._bounds):
+        for known in (self._lengths, self._seeds, self._bounds, self._texts):
             known[both] = known[order[both]]
         return order
 

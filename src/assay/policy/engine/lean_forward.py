@@ -97,7 +97,8 @@ class Look:
     """Where the tokens of a pass stand, and what they look at.
 
     `turns` [rows * width, 1, dimension / 2], `target` [rows * width * 2 heads], `masks` by window, each
-    [rows or 1, 1, width * repeats or 1, used]; `used` places of each row's own are looked at.
+    [rows or 1, 1, width * repeats or 1, used]; `used` places of each row's own are looked at. `whole`: what
+    follows every token is asked, not what follows each row.
     """
 
     first: int
@@ -108,10 +109,12 @@ class Look:
     masks: Mapping[int | None, torch.Tensor]
     used: int
     shared: Shared | None
+    whole: bool = False
 
 
 def forward(weights: Weights, stored: Stored, ids: torch.Tensor, look: Look) -> torch.Tensor:
-    """Return the logits behind the last token of each row, [rows, vocabulary]; ids are [rows * width]."""
+    """Return the logits behind the last token of each row, [rows, vocabulary], or behind every token, [rows *
+    width, vocabulary]; ids are [rows * width]."""
     rows, width, masks = look.rows, look.width, look.masks
     heads, looking, eps = weights.heads, weights.heads + weights.kv_heads, weights.eps
     x = torch.nn.functional.embedding(ids, weights.embedding)
@@ -125,7 +128,7 @@ def forward(weights: Weights, stored: Stored, ids: torch.Tensor, look: Look) -> 
             torch.mul(_rms_norm(turned, (weights.dim,), None, eps), layer.head_norm, out=turned)
         torch.view_as_complex(turned.view(*turned.shape[:2], -1, 2)).mul_(look.turns)
         stored.write(index, look.target, qkv[:, heads:])
-        if index == len(weights.layers) - 1 and width > 1:
+        if index == len(weights.layers) - 1 and width > 1 and not look.whole:
             # Of the last layer nothing is asked but what follows each row
             qkv, x = qkv[width - 1 :: width], x[width - 1 :: width]
             width, masks = 1, {key: mask[:, :, -weights.repeats :] for key, mask in masks.items()}

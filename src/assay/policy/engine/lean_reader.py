@@ -84,6 +84,8 @@ class LeanReader:
         lengths: Slots,
         begins: Slots,
         shared: Shared | None,
+        *,
+        whole: bool = False,
     ) -> torch.Tensor:
         """Read blocks behind `lengths` tokens of each row's own, which begin behind `begins` of a prompt."""
         sizes = np.asarray([len(block) for block in blocks])
@@ -102,7 +104,7 @@ class LeanReader:
         }
         turns = self._turned(sent[2].flatten(), int(begins.max()) + used)
         target = stored.targets(first, sent[1]).flatten()
-        look = Look(first, rows, width, turns, target, masks, used, shared)
+        look = Look(first, rows, width, turns, target, masks, used, shared, whole)
         return forward(self._weights, stored, sent[0].flatten(), look)
 
     def steps(self, rows: int, lengths: Slots, most: int) -> Callable[[torch.Tensor], torch.Tensor]:
@@ -115,9 +117,25 @@ class LeanReader:
 
         return step
 
+    def wide(self, rows: int) -> Callable[[Sequence[Sequence[int]], Slots], torch.Tensor]:
+        """Return what takes equally many tokens for each of the first rows, behind `lengths` others, and
+        gives the logits behind every one, [rows, width, vocabulary]."""
+        begins, shared = self._beside(rows)
+
+        def read(blocks: Sequence[Sequence[int]], lengths: Slots) -> torch.Tensor:
+            logits = self._pass(self.cache, 0, blocks, lengths - begins, begins, shared, whole=True)
+            return logits.view(rows, -1, logits.shape[1])
+
+        return read
+
+    def _beside(self, rows: int) -> tuple[Slots, Shared | None]:
+        """Return how long the prompts that the first rows share are, and these prompts."""
+        if self._prompts is None:
+            return np.zeros(rows, np.int64), None
+        return self._prompts.lengths(slice(rows)), self._prompts.shared(rows)
+
     def _looks(self, rows: int, lengths: Slots, most: int) -> Iterator[Look]:
-        begins = np.zeros_like(lengths) if self._prompts is None else self._prompts.lengths(slice(rows))
-        shared = None if self._prompts is None else self._prompts.shared(rows)
+        begins, shared = self._beside(rows)
         own, farthest = lengths - begins, int(lengths.max()) + most
         longest = int(own.max())
         self.cache.reserve(rows, longest + most)

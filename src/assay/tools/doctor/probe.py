@@ -100,7 +100,9 @@ def play_probe(
     if large:
         pace = _pace(policy, task, groups[0], params, deadline)
     generation = params.generation
-    decoding = Decoding(generation.temperature, pace.room, generation.backend, generation.cuda_graphs)
+    decoding = Decoding(
+        generation.temperature, pace.room, generation.backend, generation.cuda_graphs, generation.drafts
+    )
     played: list[tuple[Play, Rollout | Lost]] = []
     first = 1 if large and params.device == "cpu" else len(groups)
     begun, seconds = time.monotonic(), 0.0
@@ -177,7 +179,9 @@ def _seconds_per_token(policy: Policy, ids: Sequence[int], group: Sequence[Play]
     n = 4
     with evaluating(policy.model):
         generation = params.generation
-        decoding = Decoding(generation.temperature, n, generation.backend, generation.cuda_graphs)
+        decoding = Decoding(
+            generation.temperature, n, generation.backend, generation.cuda_graphs, generation.drafts
+        )
         session = converse(policy, [list(ids)] * len(group), [each.seed for each in group], decoding)
         begun = time.monotonic()
         written = max(len(completion.ids) for completion in session.complete())
