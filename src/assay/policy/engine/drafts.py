@@ -28,12 +28,25 @@ def guessed(text: str, most: int) -> list[int]:
     >>> guessed(text_of([5, 6, 7]), 2)
     []
     """
-    for n in GRAMS:
+    for n in GRAMS if most > 0 else ():
         place = text.rfind(text[-n:], 0, -1)
         if place >= 0:
             behind = text[place + n : place + n + most]
             return [ord(token) for token in (behind * most)[:most]]
     return []
+
+
+def blocks_of(texts: Sequence[str], guesses: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Return what is read of each row: its last token, its guesses, and any token where others guess more.
+
+    >>> blocks_of([text_of([5, 6]), text_of([7])], [[8, 9], []])
+    [[6, 8, 9], [7, 0, 0]]
+    """
+    most = max(map(len, guesses))
+    return [
+        [ord(text[-1]), *found, *[0] * (most - len(found))]
+        for text, found in zip(texts, guesses, strict=True)
+    ]
 
 
 def taken(drawn: Sequence[int], guesses: Sequence[int], ends: Collection[int]) -> int:

@@ -16,7 +16,7 @@ from assay.core.seeds import keyed_uniform
 from assay.policy.engine.choice import Bound, choose, masked
 from assay.policy.engine.context import turned_alike, windows_of
 from assay.policy.engine.cuda_graphs import arena_of, static_steps
-from assay.policy.engine.drafts import guessed, taken, text_of
+from assay.policy.engine.drafts import blocks_of, guessed, taken, text_of
 from assay.policy.engine.kv_cache import KeyValues, Slots, bias
 from assay.policy.engine.lean_reader import LeanReader
 from assay.policy.engine.lean_weights import Unserved
@@ -345,18 +345,11 @@ class Session:
                 order = self._gather(going[:fed], limit)
                 rows[:fed], going[:fed] = rows[:fed][order], going[:fed][order]
                 fed, wide = still, self._reader.wide(still)
-            left = [
-                limit - 1 - len(said[row].ids) for row in rows[:fed]
-            ]  # no guess that would be the last token
-            guesses = [
-                guessed(text, min(self._drafts, most)) if on else []
-                for text, most, on in zip(self._texts[:fed], left, going[:fed], strict=True)
-            ]
-            width = max(map(len, guesses))
-            blocks = [
-                [ord(text[-1]), *found, *[0] * (width - len(found))]  # any token, where fewer are guessed
-                for text, found in zip(self._texts[:fed], guesses, strict=True)
-            ]
+            # Nothing is guessed for a row's last token, behind which nothing is drawn
+            room = [limit - 1 - len(said[row].ids) for row in rows[:fed]]
+            most = np.minimum(room, self._drafts) * going[:fed]
+            guesses = [guessed(text, n) for text, n in zip(self._texts[:fed], most.tolist(), strict=True)]
+            blocks = blocks_of(self._texts[:fed].tolist(), guesses)
             before = np.asarray([len(text) - 1 for text in self._texts[:fed]], np.int64)
             logits = wide(blocks, before)
         self._slots = np.argsort(rows)
