@@ -127,10 +127,8 @@ def summarise(
     clusters = [episode.cluster for episode in ordered]
     names = [name for name in measure_names(ordered) if only is None or name in only]
     columns = {name: list(map(reader_of(name), ordered)) for name in names}
-    whole, sizes = (
-        {name: cluster_sums(column, clusters) for name, column in columns.items()},
-        Counter(clusters),
-    )
+    whole = {name: cluster_sums(column, clusters) for name, column in columns.items()}
+    sizes = Counter(clusters)
     strata: dict[str, dict[str, Stratum]] = {}
     for label in sorted({label for episode in ordered for label in episode.strata}):
         strata[label] = {}
