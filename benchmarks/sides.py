@@ -17,6 +17,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -348,7 +349,16 @@ def talks_of(step: int, prompts: Sequence[Sequence[int]], masks: Sequence[Sequen
     ]
 
 
-SIDES: dict[str, Callable[[str], Side]] = {"ours": Ours, "stock": Stock}
+class Lean(Ours):
+    """assay with `generation.backend: lean`."""
+
+    def __init__(self, task: str) -> None:
+        super().__init__(task)
+        self.params = changed(self.params, generation={"backend": "lean"})
+        self.decoding = replace(self.decoding, backend="lean")
+
+
+SIDES: dict[str, Callable[[str], Side]] = {"ours": Ours, "lean": Lean, "stock": Stock}
 
 
 def _serve(side: str, task: str, pipe: Any) -> None:

@@ -8,6 +8,7 @@
   with its own generate (stock.py says what is equal). Ours has logging, digests and the KL to the base too.
 * evaluation, evaluation_json: 800 episodes of the collider with the base, 64 on the JSON surface. Stock reads
   the whole conversation at each turn, in batches of the size that suits it best of those tried.
+* collider_lean, structured_lean, evaluation_lean: the same with `generation.backend: lean`.
 * overhead: a training with all that is logged, its tables as long as after a whole one, and without.
 
 Each side has a process of its own; they are asked in turn, A B B A, with another training seed for each pair.
@@ -32,7 +33,7 @@ from benchmarks.json_base import JSON
 from benchmarks.sides import Worker
 
 # Of what an issue set one for.
-GOALS = {"collider_step_ratio": 8.0, "structured_step_ratio": 4.0, "evaluation_ratio": 8.0}
+GOALS = {"collider_step_ratio": 3.5, "structured_step_ratio": 3.0, "evaluation_ratio": 6.0}
 PAIRS, STEPS, WARM_UP, LOGGED_STEPS = 7, 4, 1, 11
 JSON_PAIRS, JSON_STEPS, JSON_WARM_UP = 5, 1, 0  # where a step is long, what a first one costs more is little
 EPISODES, SIZES = {"collider": 800, JSON: 64}, {"collider": (64, 256, 800), JSON: (8, 16, 32)}
@@ -126,9 +127,9 @@ def in_turn(pairs: int, ask: Callable[[str, int], Run], say: str) -> list[tuple[
     return [(one, other) if k % 2 == 0 else (other, one) for k, (one, other) in enumerate(both)]
 
 
-def step(task: str, pairs: int, steps: int, warm_up: int = WARM_UP) -> dict[str, Any]:
+def step(task: str, pairs: int, steps: int, warm_up: int = WARM_UP, side: str = "ours") -> dict[str, Any]:
     """Compare whole GRPO steps of one task."""
-    with Worker("stock", task) as stock, Worker("ours", task) as ours:
+    with Worker("stock", task) as stock, Worker(side, task) as ours:
         sides = {"stock": stock, "ours": ours}
         idle = {side: sides[side].ask("idle")["peak_mib"] for side in sides}
         # The first one of a process also allocates. It is checked, and so is the first step of a warm-up: no
@@ -155,10 +156,10 @@ def step(task: str, pairs: int, steps: int, warm_up: int = WARM_UP) -> dict[str,
     }
 
 
-def evaluation(task: str, pairs: int) -> dict[str, Any]:
+def evaluation(task: str, pairs: int, side: str = "ours") -> dict[str, Any]:
     """Compare evaluations of the base on training items of the collider."""
     episodes, sizes = EPISODES[task], SIZES[task]
-    with Worker("stock", task) as stock, Worker("ours", task) as ours:
+    with Worker("stock", task) as stock, Worker(side, task) as ours:
         sides = {"stock": stock, "ours": ours}
         idle = {side: sides[side].ask("idle")["peak_mib"] for side in sides}
         checked = {side: sides[side].ask("check", episodes=CHECKED) for side in sides}
@@ -177,7 +178,7 @@ def evaluation(task: str, pairs: int) -> dict[str, Any]:
             memory = {**sides[side].ask("memory"), "idle_mib": idle[side]}
             rows[side] = one_side([pair[k] for pair in found], 1, memory, rates)
             rows[side]["logprob_difference"] = checked[side]["logprob_difference"]
-    with Worker("ours", task) as narrow:  # the same number of conversations at once: memory hangs on it
+    with Worker(side, task) as narrow:  # the same number of conversations at once: memory hangs on it
         idle_narrow = narrow.ask("idle")["peak_mib"]
         run = narrow.ask("evaluate", episodes=episodes, batch_size=best)
         as_stock = one_side([run], 1, {**narrow.ask("memory"), "idle_mib": idle_narrow}, rates)
@@ -239,6 +240,18 @@ PARTS: dict[str, tuple[str, Callable[[int, int], dict[str, Any]]]] = {
     "evaluation_json": (
         "evaluation_json_ratio",
         lambda pairs, steps: evaluation(JSON, min(pairs, JSON_PAIRS)),
+    ),
+    "collider_lean": (
+        "collider_lean_step_ratio",
+        lambda pairs, steps: step("collider", pairs, steps, side="lean"),
+    ),
+    "structured_lean": (
+        "structured_lean_step_ratio",
+        lambda pairs, steps: step("structured", pairs, steps, side="lean"),
+    ),
+    "evaluation_lean": (
+        "evaluation_lean_ratio",
+        lambda pairs, steps: evaluation("collider", pairs, side="lean"),
     ),
     "overhead": ("overhead", lambda pairs, steps: overhead(pairs)),
 }
