@@ -24,6 +24,7 @@ TAKEN = (
     "LICENSE",
     "tests/__init__.py",
     "tests/house.py",
+    "tests/kept.py",
     "tests/test_house.py",
     "tests/verification/__init__.py",
     "tests/verification/made_lock.py",
