@@ -168,6 +168,24 @@ def test_a_model_that_they_do_not_serve_is_read_flat_by_its_modules(
     assert all(torch.equal(mine[each], slope) for each, slope in slopes.items()) and mine
 
 
+@pytest.mark.parametrize(
+    ("name", "stated"),
+    [("llama", {"sliding_window": 4}), ("mistral", {"layer_types": ["full_attention"] * 2})],
+)
+def test_a_window_that_is_stated_and_not_that_of_the_modules_is_not_taken_for_theirs(
+    name: str, stated: dict[str, Any]
+) -> None:
+    model = adapted(name)
+    with mock.patch.object(flat, "reads_flat", lambda *_, **__: False):
+        expected = read(model)
+        for key, value in stated.items():
+            setattr(model.get_base_model().config, key, value)
+    with pytest.raises(AssertionError, match="refused: windows"), by_layers():
+        read(model)
+    with mock.patch.object(flat, "complain"):
+        torch.testing.assert_close(read(model), expected, rtol=0, atol=5e-6)
+
+
 @pytest.mark.parametrize(("window", "softcap"), [(None, None), (4, None), (3, 2.0)])
 def test_attention_to_what_decides_is_that_to_all_where_nothing_else_is_asked(
     window: int | None, softcap: float | None

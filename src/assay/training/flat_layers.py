@@ -192,8 +192,13 @@ class Layers:
             raise Unserved(f"a {family}")
         device = body.embed_tokens.weight.device
         attention, rope = body.layers[0].self_attn, body.rotary_emb
+        # What the modules would do, which is not in all families what the configuration says
+        seen = [
+            config.sliding_window if family == "Mistral" else getattr(layer.self_attn, "sliding_window", None)
+            for layer in body.layers
+        ]
         for what, there in (
-            ("windows of other layers", len(windows) != len(body.layers)),
+            ("windows that its configuration does not state", seen != list(windows)),
             (f"activation {config.hidden_act}", config.hidden_act != "silu"),
             (f"rope of type {rope.rope_type}", rope.rope_type not in ROPES),
             ("a part of each head that turns", 2 * len(rope.inv_freq) != attention.head_dim),
