@@ -162,7 +162,7 @@ def test_a_training_plays_by_the_lean_engine_what_it_plays_by_the_cached_one(
     rewards = [[row["reward"] for row in history.training_log] for history in (one, other)]
     assert rewards[0] == rewards[1] and len(rewards[0]) == 2
     for name, tensor in lean.adapter.items():
-        torch.testing.assert_close(tensor, cached.adapter[name], rtol=0, atol=1e-6)
+        torch.testing.assert_close(tensor, cached.adapter[name], rtol=0, atol=5e-6)
     assert told == []
 
 
