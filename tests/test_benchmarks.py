@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from benchmarks import cost, filler, floors, json_base, lean, presets, speed_cpu, stock
+from benchmarks import cost, filler, floors, json_base, lean, presets, speed_cpu, speed_page, stock
 from benchmarks.common import RESULTS
 
 from assay.core.config.settings import TinyArchitecture
@@ -116,6 +116,12 @@ def test_a_page_says_what_was_found(name: str, write_page: Any, tmp_path: Path) 
     write_page(tmp_path / "page.json", json.loads(recorded.read_text(encoding="utf-8")))
     made = (tmp_path / "page.md").read_text(encoding="utf-8")
     assert made == recorded.with_suffix(".md").read_text(encoding="utf-8")
+
+
+def test_the_tables_on_speed_are_those_of_the_records() -> None:
+    text = speed_page.PAGE.read_text(encoding="utf-8")
+    assert speed_page.filled(text) == text
+    assert all(f"<!-- {name} -->\n|" in text for name in speed_page.TABLES)
 
 
 def test_both_sides_of_a_speed_measurement_write_the_same_greedy_tokens() -> None:
