@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,13 +73,14 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return said
 
 
+@pytest.mark.parametrize("drafts", [0, 8])
 def test_log_probabilities_are_those_of_a_plain_pass_over_the_finished_conversation(
-    model: Any, prompts: str, told: list[str]
+    model: Any, prompts: str, drafts: int, told: list[str]
 ) -> None:
     with torch.no_grad():
         for weights in model.parameters():
             weights.mul_(0.5 if weights.dim() == 2 else 1.0)  # sharp models repeat no plain pass themselves
-    for row, turns in played(model, ALL, LEAN, ends=NEVER).items():
+    for row, turns in played(model, ALL, replace(LEAN, drafts=drafts), ends=NEVER).items():
         ids, places, captured = list(OPENINGS[row]), list[int](), list[float]()
         for turn, one in enumerate(turns):
             places += range(len(ids) - 1, len(ids) - 1 + len(one.ids))  # type: ignore[attr-defined]

@@ -19,6 +19,7 @@ from assay.core.storage.yaml import read_yaml
 from assay.dataset.suite import Play, Suite, choose
 from assay.evaluation.rollout import Rollout, play, play_baseline
 from assay.policy.base import tiny
+from assay.policy.engine import engine
 from assay.policy.model import Policy
 from assay.policy.renderer import Dialogue
 from assay.tasks.collider import Collider, ColliderSettings, generate
@@ -124,6 +125,15 @@ def test_a_policy_that_plays_by_lean_learns_by_layers_of_ours_too_and_each_time_
     assert first.train_log[0]["digests"]["rewards"] == second.train_log[0]["digests"]["rewards"]
     for name, expected in cached.adapter.items():
         assert (one.adapter[name] - expected).norm() <= 1e-2 * expected.norm(), name
+
+
+def test_rollouts_and_validations_are_drafted_where_that_is_asked_for() -> None:
+    generation = params().generation.model_copy(update={"backend": "lean", "drafts": 3})
+    with mock.patch.object(engine, "guessed", side_effect=engine.guessed) as guessed:
+        run(with_last_checkpoint(params()))
+        assert not guessed.called
+        run(with_last_checkpoint(params().model_copy(update={"generation": generation})))
+        assert guessed.called
 
 
 def test_validating_more_often_does_not_change_training() -> None:

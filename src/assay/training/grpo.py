@@ -174,7 +174,9 @@ class Attempt:
         """Prepare what all goes share."""
         params, generation = self.params, self.params.generation
         limit = params.task.max_new_tokens[generation.surface]
-        self._decoding = Decoding(generation.temperature, limit, generation.backend, generation.cuda_graphs)
+        self._decoding = Decoding(
+            generation.temperature, limit, generation.backend, generation.cuda_graphs, generation.drafts
+        )
         self._beside = SideRollouts(self.policy, params, self._decoding, self.processes)
         monitor = Monitor(params.health, self.task, Honest(self.task, self.items))
         self._ledger = TrainingLedger(self.history, self.watch, monitor)
