@@ -27,6 +27,13 @@ PARTS = {
     "collider_json_step_ratio": "GRPO step on the JSON surface",
     "evaluation_json_ratio": "evaluation on the JSON surface",
 }
+KINDS = {
+    "copies": "text that copies its prompt",
+    "random": "random text",
+    "copies, shared prompt": "text that copies a prompt that rows share",
+    "random, shared prompt": "random text behind a prompt that rows share",
+    "shipped": "the collider with the tiny base",
+}
 GOALS = {"collider": 3.5, "structured": 3, "evaluation": 6}
 WHOLE = {"7 M, shared": 12, "29 M, shared": 12, "29 M, apart": 1.5}
 
@@ -45,7 +52,9 @@ def _with(head: Sequence[str], rows: Sequence[Sequence[str]], said: str) -> str:
 
 
 def _ranged(found: Mapping[str, float]) -> str:
-    return f"{found['median']:.1f} ({found['low']:.1f} to {found['high']:.1f})"
+    digits = 1 if found["median"] >= 2 else 2
+    median, low, high = (f"{found[name]:.{digits}f}" for name in ("median", "low", "high"))
+    return f"{median} ({low} to {high})"
 
 
 def beside_stock() -> str:
@@ -114,11 +123,16 @@ def learning() -> str:
 def drafts() -> str:
     """Return what drafts gain."""
     record = _record("drafts")
-    kinds = {"copies": "text that copies its prompt", "random": "random text"}
-    by_case = {tuple(case.split(", ")): found for case, found in record["cases"].items()}
+    by_case = {tuple(case.rsplit(", ", 1)): found for case, found in record["cases"].items()}
     sizes = sorted({int(rows) for _, rows in by_case})
+
+    def cell(kind: str, size: int) -> str:
+        found = by_case.get((kind, str(size)))
+        return _ranged(found["gain"]) if found else "not run"
+
     rows = [
-        [name, *(_ranged(by_case[kind, str(size)]["gain"]) for size in sizes)] for kind, name in kinds.items()
+        [KINDS[kind], *(cell(kind, size) for size in sizes)]
+        for kind in dict.fromkeys(kind for kind, _ in by_case)
     ]
     n = {found["n"] for found in by_case.values()}
     head = ["times faster with four guesses", *(f"{size} rows" if size > 1 else "1 row" for size in sizes)]
