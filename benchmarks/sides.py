@@ -1,4 +1,4 @@
-"""Two sides of one measurement, each in a process of its own, asked in turn: ours and stock on the same work.
+"""Two sides of one measurement, each in processes of its own, asked in turn: ours and stock on the same work.
 
 A process a side makes the peak of memory that side's own, and its imports are made once. Seconds are those of
 the steps (or the evaluation) alone; building a trainer, validations and checks lie outside of them.
@@ -11,12 +11,13 @@ import json
 import multiprocessing
 import os
 import resource
+import socket
 import statistics
 import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -41,9 +42,10 @@ from assay.core.seeds import derive_seed
 from assay.dataset.suite import Play, Suite, choose
 from assay.evaluation.measure import measure
 from assay.evaluation.rollout import play
-from assay.pipeline.inputs import items_of, task_of, validation_suite
+from assay.pipeline.inputs import decoding_of, items_of, task_of, validation_suite
 from assay.pipeline.policies import open_policy
 from assay.pipeline.project import Project
+from assay.policy.processes import Processes
 
 NEVER = 10**6
 CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
@@ -51,8 +53,8 @@ MIB = 2**20
 MANY = 4096  # rows of a product as wide as it gets when prompts are read or learned from
 
 
-def short(params: Params, steps: int, seed: int) -> Params:
-    """Return the settings of one process with a seed and few steps, looked at and saved at both ends only."""
+def short(params: Params, steps: int, seed: int, processes: int = 1) -> Params:
+    """Return the settings with a seed, so many processes and few steps, looked at and saved at both ends."""
     return changed(
         params.model_copy(update={"seed": seed}),
         train={"steps": steps},
@@ -60,12 +62,14 @@ def short(params: Params, steps: int, seed: int) -> Params:
         checkpoint={"every": NEVER},
         claim={"checkpoint_rule": "last"},
         health={"preflight": False},
-        distributed={"processes": 1},
+        distributed={"processes": processes},
     )
 
 
 class Side:
     """What both sides are asked for. A training begins from the base each time."""
+
+    threads = 1
 
     def __init__(self, task: str) -> None:
         warnings.filterwarnings("ignore", category=FutureWarning)
@@ -75,7 +79,7 @@ class Side:
         self.items = {item.id: item for item in items_of(self.project, "train")}
         generation = self.params.generation
         self.decoding = Decoding(generation.temperature, self.params.task.max_new_tokens[generation.surface])
-        torch.set_num_threads(1)
+        torch.set_num_threads(self.threads)
         self.policy: Any = None
 
     def about(self) -> dict[str, Any]:
@@ -123,7 +127,14 @@ class Side:
 
 
 class Ours(Side):
-    """assay as it is used, with all it logs."""
+    """assay as it is used, with all it logs; on several cores by as many processes."""
+
+    def __init__(self, task: str) -> None:
+        super().__init__(task)
+        world = int(os.environ.get("WORLD_SIZE", "1"))
+        self.params = changed(self.params, distributed={"processes": world})
+        self.processes = Processes.joined(self.params.distributed)
+        self.decoding = decoding_of(Project(self.project.root, self.params), rollout=True)
 
     def train(
         self, warm_up: int, steps: int, seed: int, checked: bool = True, logged: bool = True
@@ -146,7 +157,7 @@ class Ours(Side):
         from assay.training.log.history import History, Watch
         from assay.training.rollouts import GroupRollouts
 
-        params = short(self.params, warm_up + steps, seed)
+        params = short(self.params, warm_up + steps, seed, self.processes.world_size)
         policy, history, watch = open_policy(self.project, None), History(), Watch(self.task)
         suite = validation_suite(Project(self.project.root, params))
         begun, found, worst = dict[str, float](), dict[str, float](), [0.0]
@@ -212,7 +223,9 @@ class Ours(Side):
         """Measure the base on a suite, as a stage does."""
         wall, cpu = time.perf_counter(), time.process_time()
         size = batch_size or self.params.generation.batch_size
-        played = measure(self.policy, self.task, self.suite(episodes), self.decoding, batch_size=size)
+        together = None if self.processes.world_size == 1 else self.processes
+        suite = self.suite(episodes)
+        played = measure(self.policy, self.task, suite, self.decoding, batch_size=size, processes=together)
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         talks = [self._talk(one) for one in played]
         return self.tallied(talks, [one.reward for one in played], wall, cpu, learned=False)
@@ -232,9 +245,7 @@ class Ours(Side):
         for one in play(self.policy, self.task, plays, self.decoding, batch_size=size):
             row = (one.prompt_ids, one.completion_ids, one.logprobs, one.mask)
             worst = max(worst, stock.apart(self.policy.model, *row, self.decoding.temperature))
-        greedy = play(
-            self.policy, self.task, plays, Decoding(0.0, self.decoding.max_new_tokens), batch_size=size
-        )
+        greedy = play(self.policy, self.task, plays, replace(self.decoding, temperature=0.0), batch_size=size)
         return {"logprob_difference": worst, "greedy": [one.episode.turns[0].completion for one in greedy]}
 
 
@@ -349,19 +360,17 @@ def talks_of(step: int, prompts: Sequence[Sequence[int]], masks: Sequence[Sequen
     ]
 
 
-class Lean(Ours):
-    """assay with `generation.backend: lean`."""
+class StockOnTwo(Stock):
+    """The same on two threads."""
 
-    def __init__(self, task: str) -> None:
-        super().__init__(task)
-        self.params = changed(self.params, generation={"backend": "lean"})
-        self.decoding = replace(self.decoding, backend="lean")
+    threads = 2
 
 
-SIDES: dict[str, Callable[[str], Side]] = {"ours": Ours, "lean": Lean, "stock": Stock}
+SIDES: dict[str, Callable[[str], Side]] = {"ours": Ours, "stock": Stock, "stock_on_two": StockOnTwo}
 
 
-def _serve(side: str, task: str, pipe: Any) -> None:
+def _serve(side: str, task: str, pipe: Any, place: Mapping[str, str]) -> None:
+    os.environ.update(place)
     serving: Side | None = None
     while (asked := pipe.recv()) is not None:
         name, arguments = asked
@@ -373,12 +382,12 @@ def _serve(side: str, task: str, pipe: Any) -> None:
 
 
 class Worker:
-    """One side in a process of its own."""
+    """One side in a process of its own; `place` is its place among several, as torchrun would tell it."""
 
-    def __init__(self, side: str, task: str) -> None:
+    def __init__(self, side: str, task: str, place: Mapping[str, str] | None = None) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(side, task, theirs), daemon=True)
+        self._process = context.Process(target=_serve, args=(side, task, theirs, place or {}), daemon=True)
         self._process.start()
         theirs.close()
 
@@ -388,7 +397,15 @@ class Worker:
         Raises:
             RuntimeError: It failed; says how.
         """
+        self.send(name, arguments)
+        return self.receive(name)
+
+    def send(self, name: str, arguments: Mapping[str, Any]) -> None:
+        """Ask without waiting."""
         self._pipe.send((name, arguments))
+
+    def receive(self, name: str) -> Any:
+        """Return what the side returns to what it was asked last; raises as `ask` does."""
         try:
             kind, value = self._pipe.recv()
         except EOFError:
@@ -408,3 +425,42 @@ class Worker:
             self._process.join(20)
         if self._process.is_alive():
             self._process.terminate()
+
+
+class Together:
+    """Ours in several processes that work together, asked as one."""
+
+    def __init__(self, task: str, processes: int) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        place = {"WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        ranks = [{**place, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(processes)]
+        self._workers = [Worker("ours", task, rank) for rank in ranks]
+
+    def ask(self, name: str, **arguments: Any) -> Any:
+        """Return what they return: the longest of their times, the sum of their memory and of what each did.
+
+        Raises:
+            RuntimeError: One of them failed; says how.
+        """
+        for worker in self._workers:
+            worker.send(name, arguments)
+        found = [worker.receive(name) for worker in self._workers]
+        told = dict(found[0])
+        # In a training each plays episodes of its own; after a measurement each has all of them.
+        own = ("episodes", "turns", "tokens", "flops_read", "flops_written", "flops_learned")
+        for field in {"cpu", "peak_mib", *(own if name == "train" else ())} & set(told):
+            told[field] = sum(each[field] for each in found)
+        for field in {"wall", "playing", "logprob_difference"} & set(told):
+            told[field] = max(each[field] for each in found)
+        if name == "train":
+            told["reward"] = statistics.fmean(each["reward"] for each in found)
+        return told
+
+    def __enter__(self) -> Together:
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        for worker in self._workers:
+            worker.__exit__(*failure)

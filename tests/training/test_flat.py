@@ -218,15 +218,11 @@ def group(prompt: int, n: int, own: int) -> list[Shared]:
 
 
 @pytest.mark.parametrize(
-    ("preset", "prompt", "flatly"),
-    [
-        ("tiny", 1024, False),  # no prompt can be longer: base.architecture.max_positions
-        ("tiny_smoke", 1024, False),
-        ("tiny_json", 317, False),  # a whole dialogue (benchmarks/results/tiny_json.json)
-        ("tiny_json", 600, True),
-    ],
+    ("preset", "prompt", "flatly"), [("tiny", 1024, False), ("tiny_json", 317, False), ("tiny_json", 600, True)]
 )
-def test_presets_of_tiny_models_are_read_as_they_always_were(preset: str, prompt: int, flatly: bool) -> None:
+def test_prompts_are_copied_where_the_copies_are_small_and_read_flat_where_not(
+    preset: str, prompt: int, flatly: bool
+) -> None:
     params = parse_params(compose(ROOT, Selection(preset, "collider", 0)).values)
     shape = params.base.architecture
     assert shape is not None and not params.train.gradient_checkpointing

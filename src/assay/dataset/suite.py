@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from assay.core.config.places import setting
 from assay.core.config.settings import GenerationSettings
@@ -111,18 +112,20 @@ UNIT = 4
 
 
 def units(plays: Sequence[Play], batch_size: int) -> list[Sequence[Play]]:
-    """Return plays in the parts that are played, kept and played again as a whole: 1 to 4 times `batch_size`
-    of them.
+    """Return plays in the parts that are played, kept and played again as a whole: at most 4 times
+    `batch_size` of them, as equal as can be, so that no process waits long for another.
 
     >>> [len(unit)
     ... for unit in units([Play(None, draw, 0, 0) for draw in range(10)], 2)]  # type: ignore[arg-type]
     [2, 2, 2, 2, 2]
     >>> [len(unit)
     ... for unit in units([Play(None, draw, 0, 0) for draw in range(35)], 2)]  # type: ignore[arg-type]
-    [8, 8, 8, 8, 3]
+    [7, 7, 7, 7, 7]
     """
     size = batch_size * max(1, min(UNIT, len(plays) // (UNIT * batch_size)))
-    return [plays[start : start + size] for start in range(0, len(plays), size)]
+    n = -(-len(plays) // size)
+    ends = [len(plays) * k // max(n, 1) for k in range(n + 1)]
+    return [plays[start:end] for start, end in pairwise(ends)]
 
 
 def choose(
