@@ -136,7 +136,8 @@ class Bench:
         dialogue = policy.dialogue
         marks = len(dialogue.opening([{"role": "user", "content": ""}])), len(dialogue.reply("", last_id=-1))
         self._task = Filler(work, work.prompt - marks[0], work.reply - marks[1])
-        self._decoding = Decoding(1.0, work.new)
+        # As the presets have it: bfloat16 on a GPU is not played by lean.
+        self._decoding = Decoding(1.0, work.new, "lean" if device == "cpu" else "cached")
         items = [Item(f"p{k}", f"p{k}", {}, None, None) for k in range(work.prompts)]
         self._plays = [
             Play(item, draw, seed=1000 * k + draw, world_seed=k)
@@ -145,11 +146,12 @@ class Bench:
         ]
 
     def ours(
-        self, batch: int | None = None, backend: Backend = "cached"
+        self, batch: int | None = None, backend: Backend | None = None
     ) -> tuple[list[list[int]], list[list[float]]]:
         """Play once; return what followed each opening, and the log-probabilities (0 where a reply
         stands)."""
-        size, decoding = batch or self.work.rows, replace(self._decoding, backend=backend)
+        size = batch or self.work.rows
+        decoding = replace(self._decoding, backend=backend or self._decoding.backend)
         played: Any = play(self.policy, self._task, self._plays, decoding, batch_size=size)
         return [one.completion_ids for one in played], [one.logprobs for one in played]
 

@@ -68,12 +68,12 @@ def one(case: str, side: str) -> dict[str, float]:
     # A step before it, since the first one of a process takes its memory; of stock's long playing a short one
     model.eval()
     if side == "ours":
-        bench.ours(backend="lean")
+        bench.ours()
     else:
         filler.Bench(policy, replace(work, prompt=64, group=2), "cpu").stock()
     learned(model.train(), work, "alone" if side == "stock" else "flat")
     model.eval()
-    playing, peak = measured(bench.stock if side == "stock" else lambda: bench.ours(backend="lean"))
+    playing, peak = measured(bench.stock if side == "stock" else bench.ours)
     learning = learned(model.train(), work, "alone" if side == "stock" else "flat")
     model.eval()
     kl = 0.0
