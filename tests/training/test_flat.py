@@ -218,7 +218,8 @@ def group(prompt: int, n: int, own: int) -> list[Shared]:
 
 
 @pytest.mark.parametrize(
-    ("preset", "prompt", "flatly"), [("tiny", 1024, False), ("tiny_json", 317, False), ("tiny_json", 600, True)]
+    ("preset", "prompt", "flatly"),
+    [("tiny", 1024, False), ("tiny_json", 317, False), ("tiny_json", 600, True)],
 )
 def test_prompts_are_copied_where_the_copies_are_small_and_read_flat_where_not(
     preset: str, prompt: int, flatly: bool

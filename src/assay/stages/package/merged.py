@@ -4,6 +4,7 @@ merge`."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -131,4 +132,6 @@ def _side(project: Project, weights: Weights) -> Side:
     openings = [
         open_item(task, policy.dialogue, each.item, each.world_seed).prompt_ids for each in suite.plays()
     ]
-    return Side(policy, openings, decoding_of(project, greedy=True), batch_size=params.generation.batch_size)
+    # Base and adapter stand apart here, which lean does not serve: both sides are played the same way.
+    decoding = replace(decoding_of(project, greedy=True), backend="cached")
+    return Side(policy, openings, decoding, batch_size=params.generation.batch_size)
