@@ -114,7 +114,10 @@ def test_a_policy_that_plays_by_lean_learns_by_layers_of_ours_too_and_each_time_
     plain = with_last_checkpoint(
         plain.model_copy(update={"train": plain.train.model_copy(update={"lora": lora})})
     )
-    lean = plain.model_copy(update={"generation": plain.generation.model_copy(update={"backend": "lean"})})
+    plain, lean = (
+        plain.model_copy(update={"generation": plain.generation.model_copy(update={"backend": backend})})
+        for backend in ("cached", "lean")
+    )
     with mock.patch.object(flat, "Layers", side_effect=flat.Layers) as layers:
         cached, first = run(plain)
         assert not layers.called
