@@ -309,7 +309,8 @@ def test_a_worker_sees_neither_this_process_nor_its_secrets(
 ) -> None:
     monkeypatch.setenv("MY_TOKEN", "s")
     for isolation, found in (("inline", 1.0), ("worker", 0.0)):
-        for task in made(root, isolation=isolation):
+        # It looks through every object of a process, and these tests may come after a thousand others.
+        for task in made(root, isolation=isolation, timeout_s=30.0):
             assert rewards(played(task, "secret", "memory")) == [found, found]
 
 
