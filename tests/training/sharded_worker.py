@@ -34,7 +34,7 @@ def settings(engine: str, *, gradient_checkpointing: bool = False, **rest: Any) 
     return made.model_copy(
         update={
             "distributed": made.distributed.model_copy(update={"engine": engine}),
-            # Dropout decides whether lean serves a policy, and with it the last bits of what is compared.
+            # Computing layers again puts a hook on the embedding, and then lean does not serve the policy.
             "generation": made.generation.model_copy(update={"backend": "cached"}),
             "train": made.train.model_copy(update={"gradient_checkpointing": gradient_checkpointing}),
         }
