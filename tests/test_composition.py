@@ -21,18 +21,30 @@ from assay.core.config.composition import (
     use,
 )
 from assay.core.errors import ConfigError
+from tests.few_presets import leave_few
 
 REPOSITORY = Path(__file__).parents[1]
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    """A project with nothing but configs/ and params.yaml, selecting tiny, collider and seed 0, in a path
-    with a space."""
-    root = tmp_path / "a project"
+def written(root: Path) -> Path:
+    """Write a project with nothing but configs/ and params.yaml, selecting tiny, collider and seed 0."""
     shutil.copytree(REPOSITORY / "configs", root / "configs")
     use(root, grpo="tiny", task="collider", seed=0)
     return root
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with a few of the presets; nobody writes in it."""
+    root = written(tmp_path_factory.mktemp("composition") / "a project")
+    leave_few(root)
+    return root
+
+
+@pytest.fixture
+def project(made: Path, tmp_path: Path) -> Path:
+    """A copy of it to change, in a path with a space."""
+    return Path(shutil.copytree(made, tmp_path / "a project"))
 
 
 def change(root: Path, old: str, new: str) -> None:
@@ -49,9 +61,10 @@ def refusal(root: Path) -> ConfigError:
     return caught.value
 
 
-def test_the_bytes_are_those_of_dvc(project: Path) -> None:
+def test_the_bytes_are_those_of_dvc(tmp_path: Path) -> None:
     from dvc.utils.hydra import compose_and_dump
 
+    project = written(tmp_path / "a project")
     for grpo in presets(project, "grpo"):
         use(project, grpo=grpo, task=None, seed=3)
         theirs = project / "theirs.yaml"

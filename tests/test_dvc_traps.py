@@ -26,6 +26,7 @@ from dvc_render.vega import VegaRenderer
 
 from assay.core.config.composition import Selection, compose
 from assay.core.storage.yaml import read_yaml
+from tests.few_presets import leave_few
 from tests.house import ROOT
 from tests.training.whole_project import TAKEN, environment
 
@@ -54,6 +55,7 @@ def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, root / name)
+    leave_few(root)
     assay(root, "config", "use", "grpo=tiny_smoke", "task=collider", "seed=0")
     git(root, "init", "-q", "-b", "main")
     dvc(root, "repro", "-q", "fingerprint")

@@ -26,6 +26,7 @@ from assay.training.recipe import grpo_config
 from assay.verify.content.training import log_whole
 from assay.verify.unpacked import Unpacked
 from tests.copied_house import copied
+from tests.few_presets import leave_few
 from tests.house import ROOT
 from tests.verification import made_run as making
 
@@ -49,6 +50,7 @@ class Way:
     def __init__(self, folder: Path) -> None:
         """Change the preset, compose, make the run, package it."""
         self.root, self.preset = copied(folder), "configs/grpo/tiny.yaml"
+        leave_few(self.root)
         use(self.root, grpo="tiny", task="collider", seed=0)
         self.before = parse_params(read_yaml(self.root / "params.yaml", fix=""))
         path = self.root / self.preset

@@ -20,6 +20,7 @@ from assay.core.config.composition import Selection, compose, use
 from assay.core.evidence_files import place_of
 from assay.core.storage.json import write_json
 from assay.pipeline.project import Project
+from tests.few_presets import leave_few
 from tests.house import ROOT
 from tests.own_data import write_sums
 from tests.verification.made_lock import lock
@@ -101,11 +102,7 @@ def _presets(root: Path) -> None:
     values["base"] = OWN_BASE
     values["generation"]["surface"] = "json"
     _preset(root, PRETRAINED, values)
-    for path in (root / "configs/grpo").glob(
-        "*.yaml"
-    ):  # whoever looks for a preset that fits composes them all
-        if path.stem not in (PRESET, PRETRAINED, "tiny"):
-            path.unlink()
+    leave_few(root, (PRESET, PRETRAINED, "tiny"))
     use(root, grpo=PRESET, task="collider", seed=0)
     for name, task in ((PRESET, "structured"), (PRETRAINED, "collider")):
         (root / f"{name}-{task}.yaml").write_text(

@@ -30,6 +30,7 @@ from assay.tools.recipe import recipe_file, seeds
 from assay.tools.recipe.seeds import SeedJob
 from tests.evidence.conftest import make_claim
 from tests.evidence.synthetic_episodes import arm
+from tests.few_presets import leave_few
 from tests.house import ROOT
 from tests.tools.test_compare import BEFORE, RESULTS, write_run
 
@@ -86,6 +87,7 @@ def write_pipeline(root: Path) -> Path:
     (root / "src/stage.py").write_text(STAGE)
     for name in ("configs", ".dvc/plots"):
         shutil.copytree(ROOT / name, root / name)
+    leave_few(root)
     for name in (".dvc/config", ".dvcignore", "constraints.txt"):
         shutil.copy(ROOT / name, root / name)
     use(root, grpo="tiny_smoke", task="collider", seed=0)
