@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import os
 import sys
 from pathlib import Path
@@ -19,7 +20,6 @@ os.environ.setdefault("ASSAY_REDRAW_SECONDS", "0")
 # In models as small as those of tests several threads only wait for each other; set before torch is imported,
 # and for the processes that tests start.
 os.environ["OMP_NUM_THREADS"] = "1"
-
 
 TESTS = Path(__file__).resolve().parent
 # Files whose tests train, start processes or kill them, or check whole packages: pipelines, kills, DVC traps,
@@ -112,6 +112,18 @@ def _kept(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     mine = tmp_path_factory.getbasetemp()
     kept.FOLDER = (mine.parent if hasattr(request.config, "workerinput") else mine) / "kept"
     kept.FOLDER.mkdir(exist_ok=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _compiled(_kept: None) -> None:
+    """Compile the sources once for the hundreds of processes that import them, also where none of them may
+    keep what it compiles."""
+
+    def compiled(folder: Path) -> None:
+        folder.mkdir()
+        compileall.compile_dir(TESTS.parent / "src/assay", quiet=2)
+
+    kept.kept("compiled", compiled)
 
 
 @pytest.hookimpl(tryfirst=True)
