@@ -3,11 +3,8 @@ it."""
 
 from __future__ import annotations
 
-import atexit
-import functools
 import json
 import shutil
-import tempfile
 from pathlib import Path
 
 from assay.core.config.composition import Selection, compose
@@ -19,6 +16,7 @@ from assay.policy.digests import digest_folder
 from assay.stages import control, fingerprint, post_eval, pre_eval, train
 from assay.stages.base import warm_started
 from tests.house import ROOT
+from tests.kept import kept
 
 SHAPE = {"hidden_size": 32, "intermediate_size": 64, "layers": 1, "heads": 2}
 
@@ -62,10 +60,7 @@ def write_params(root: Path) -> None:
     (root / "params.yaml").write_text(json.dumps(values, indent=1), encoding="utf-8")
 
 
-@functools.cache
-def _built() -> Path:
-    root = Path(tempfile.mkdtemp(prefix="assay-small-run-"))
-    atexit.register(shutil.rmtree, root, ignore_errors=True)
+def _build(root: Path) -> None:
     shutil.copytree(ROOT / "data/collider", root / "data/collider")
     shutil.copy(ROOT / "constraints.txt", root)
     write_params(root)
@@ -77,10 +72,12 @@ def _built() -> Path:
         stage.run(project)
     shutil.rmtree(root / ".scratch", ignore_errors=True)
     (root / "SHA256SUMS").write_text("of a package\n")
-    return root
 
 
 def small_run(folder: Path) -> Project:
     """Return a copy of the run, to do with as a test likes."""
-    shutil.copytree(_built(), folder)
+    if (known := kept("small run", _build)) is not None:
+        shutil.copytree(known, folder)
+    else:
+        _build(folder)
     return Project.open(folder)
