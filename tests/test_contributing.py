@@ -158,7 +158,7 @@ print(json.dumps([claim["verdict"], len(episodes), sorted(episodes[0].parts)]))
 BRIEF = '"brief": weights.brief * (strict and len(completion) <= 80),'
 MADE = (
     "from pathlib import Path\nfrom tests.verification.made_run import made_run\n"
-    "made_run(Path('.scratch/made'), task='structured')"
+    "made_run(Path('.scratch/made'), task='structured', rendered={})"
 )
 LENGTHS = '''"""How long the answers are, before and after."""
 
@@ -235,7 +235,7 @@ def test_a_new_reward_part_is_in_every_table_by_its_name(tmp_path: Path) -> None
     assert "brief: 0.1" in (root / "params.yaml").read_text()
     keeps_the_rules(root)
     assert changed_code(root) == {}
-    ran(root, "-c", MADE)
+    ran(root, "-c", MADE.format(False))  # no figure is of a part
     run = root / ".scratch/made"
     columns = (run / place_of("reward_components.csv")).read_text().splitlines()
     earned = [float(line.split(",")[columns[0].split(",").index("mean_brief")]) for line in columns[1:]]
@@ -255,7 +255,7 @@ def test_a_new_figure_is_among_the_figures_and_in_the_report(tmp_path: Path) -> 
     assert touched(root) == named("Add a figure", name="lengths")
     keeps_the_rules(root)
     assert set(changed_code(root)) == {"render_evidence", "package"}  # nothing trains or plays again
-    ran(root, "-c", MADE)
+    ran(root, "-c", MADE.format(True))
     run = root / ".scratch/made"
     assert {"lengths.svg", "lengths.png"} <= {path.name for path in (run / place_of("figures")).iterdir()}
     assert caption in (run / place_of("report.html")).read_text()

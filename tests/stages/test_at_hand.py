@@ -29,6 +29,7 @@ from assay.pipeline.project import Project
 from assay.stages import fingerprint, package, render_evidence
 from assay.stages.render_evidence import no_claim
 from assay.stages.render_evidence.at_hand import claim_at_hand, differences
+from assay.stages.render_evidence.claim_at import claim_at
 from assay.stages.render_evidence.no_claim import SHOWN, withdraw_if_other
 from assay.tools import readme
 from assay.tools.publish import push
@@ -235,13 +236,15 @@ def test_a_plan_that_was_edited_everywhere_is_not_that_of_the_settings(project: 
         ),
     ],
 )
-def test_rendering_mixed_inputs_by_hand_makes_no_claim(
+def test_mixed_inputs_make_no_claim_and_rendering_by_hand_writes_so(
     project: Project, name: str, changes: dict[str, Any], reason: str
 ) -> None:
     edited(project, name, **changes)
-    render_evidence.run(project)
-    claim = json.loads(project.results("claim.json").read_text())
-    assert claim["verdict"] == "NOT EVALUABLE" and reason in claim["reason"]
+    claim = claim_at(project).claim
+    assert claim.verdict == "NOT EVALUABLE" and reason in claim.reason
+    if name == "claim_plan.json":  # for one of them: figures take their time
+        render_evidence.run(project)
+        assert json.loads(project.results("claim.json").read_text()) == claim.model_dump(mode="json")
 
 
 def test_a_file_that_no_stage_wrote_has_no_verdict(project: Project) -> None:

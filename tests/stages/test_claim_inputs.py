@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from assay.core.config.settings import AcknowledgedAlarm, EvidenceSettings
-from assay.core.errors import RecordError
+from assay.core.errors import AssayError, RecordError
 from assay.core.records import ControlFacts, HealthSummary, RuleSummary, TrainFacts
 from assay.core.storage.files import sha256_bytes
 from assay.core.storage.json import read_record, write_json
@@ -21,6 +21,7 @@ from assay.dataset.audit_records import Contamination, Overlap
 from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.plan import ClaimPlan
 from assay.pipeline.project import Project
+from assay.stages import render_evidence
 from assay.stages.render_evidence.arms import Arm, ArmReader, checkpoint_frame, log_table
 from assay.stages.render_evidence.claim_inputs import Arms, ClaimInputs, claim_inputs
 from assay.statistics.power import PlannedPower
@@ -401,8 +402,9 @@ def test_damaged_episodes_end_as_not_evaluable_and_as_an_error(
 ) -> None:
     assert json.loads(project.results("claim.json").read_text())["verdict"] == "IMPROVED"
     damage(project)
-    done = assay(project.root, "render-evidence")
-    assert done.returncode == 1 and "Traceback" not in done.stderr
+    with pytest.raises(AssayError) as refused:
+        render_evidence.run(project)
+    assert refused.value.exit_code == 1
     claim = read_record(project.results("claim.json"), Claim, fix="")
     assert claim.verdict == "NOT EVALUABLE" and re.search(reason, claim.reason)
     assert not re.search(r"\d", claim.sentence) and claim.difference is None

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 from assay.core.records import Episode
-from assay.core.storage.json import read_record, read_records
-from assay.evidence.claim.claim import Claim
+from assay.core.storage.json import read_records
 from assay.pipeline.project import Project
+from assay.stages.render_evidence.claim_at import claim_at
 from tests.stages.served_run import BEFORE_PACKAGE, run_stages, served_settings, write_project
 from tests.tools.served.real_server import MARKS, served, write_model
 
@@ -24,9 +24,9 @@ def test_both_models_play_and_every_token_that_a_server_counts_is_in_an_episode(
         values["dataset"]["secondary"] = []
         values["evaluation"] |= {"items": 3, "rivals": {"few_shot": 1, "best_of_n": 0, "constrained": False}}
         root = write_project(tmp_path / "run", values, data="data/collider")
-        run_stages(root, BEFORE_PACKAGE)
+        run_stages(root, [stage for stage in BEFORE_PACKAGE if stage != "render_evidence"])
     project = Project.open(root)
-    claim = read_record(project.results("claim.json"), Claim, fix="")
+    claim = claim_at(project).claim
     assert claim.n_items == 3 and claim.before_policy != claim.after_policy
     for stage, named in (("pre_eval", {"my-base"}), ("post_eval", {"my-base", "my-tuned"})):
         arms = json.loads(project.results(f"{stage}_served.json").read_text())["arms"]

@@ -66,15 +66,20 @@ def before_taking(
 
 
 def external_run(
-    folder: Path, *, task: str = "structured", named: Mapping[str, str | None] = NOTHING
+    folder: Path,
+    *,
+    task: str = "structured",
+    named: Mapping[str, str | None] = NOTHING,
+    rendered: bool = True,
 ) -> Project:
-    """Write a whole run."""
+    """Write a whole run; rendered, unless only what its claim is made of is looked at."""
     project = before_taking(folder, task=task, named=named)
     assert project.params.external is not None
     with quietly():
         take(project, project.params.external)
         search_named(project)
         _after(project, read_training(project.results("train.json"), fix=""))
-        render_evidence.run(project)
+        if rendered:
+            render_evidence.run(project)
     lock(project)
     return project

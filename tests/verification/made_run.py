@@ -115,7 +115,12 @@ SMALL = {
 
 
 def made_run(
-    folder: Path, *, task: str = "collider", seed: int = 0, changes: Mapping[str, Any] | None = None
+    folder: Path,
+    *,
+    task: str = "collider",
+    seed: int = 0,
+    changes: Mapping[str, Any] | None = None,
+    rendered: bool = True,
 ) -> Project:
     """Write a run into a new folder and return it.
 
@@ -124,17 +129,18 @@ def made_run(
         task: Preset of the task.
         seed: Of the training, and of who plays how well: another seed is another run.
         changes: Settings by dotted names, beyond SMALL.
+        rendered: With its evidence, which takes most of the time, where it is made anew.
     """
     # What a test session asks for again and again is made once; not what a test makes of another tree.
     if not changes and ROOT is house.ROOT:
-        make = partial(_made, task=task, seed=seed, changes={})
+        make = partial(_made, task=task, seed=seed, changes={}, rendered=True)
         if (known := kept(f"run {task} {seed}", make)) is not None:
             shutil.copytree(known, folder)
             return Project.open(folder)
-    return _made(folder, task=task, seed=seed, changes=changes or {})
+    return _made(folder, task=task, seed=seed, changes=changes or {}, rendered=rendered)
 
 
-def _made(folder: Path, *, task: str, seed: int, changes: Mapping[str, Any]) -> Project:
+def _made(folder: Path, *, task: str, seed: int, changes: Mapping[str, Any], rendered: bool) -> Project:
     folder.mkdir(parents=True)
     for name in TAKEN:
         if (ROOT / name).is_dir():
@@ -152,7 +158,8 @@ def _made(folder: Path, *, task: str, seed: int, changes: Mapping[str, Any]) -> 
         _before(project, base)
         trained = _trained(project, base)
         _after(project, trained)
-        render_evidence.run(project)
+        if rendered:
+            render_evidence.run(project)
     lock(project)
     return project
 

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from assay.core.storage.json import read_record
-from assay.evidence.claim.claim import Claim
 from assay.pipeline.project import Project
-from assay.stages import base, control, fingerprint, post_eval, pre_eval, render_evidence, train
+from assay.stages import base, control, fingerprint, post_eval, pre_eval, train
+from assay.stages.render_evidence.claim_at import claim_at
 from tests.house import ROOT
 from tests.pages import text_of
 from tests.verification.external_run import settings
@@ -55,8 +54,8 @@ def test_the_script_of_the_page_trains_elsewhere_and_is_judged(tmp_path: Path) -
     settings(tmp_path, {"sha256": digests[0], "data": [named]})
     project = Project.open(tmp_path)
     fingerprint.run(project)
-    for stage in (pre_eval, train, control, post_eval, render_evidence):
+    for stage in (pre_eval, train, control, post_eval):
         stage.run(project)
-    claim = read_record(project.results("claim.json"), Claim, fix="")
+    claim = claim_at(project).claim
     assert claim.verdict != "NOT EVALUABLE" and claim.training_seeds == ()
     assert any("data/words/train.jsonl" in each for each in claim.warnings)

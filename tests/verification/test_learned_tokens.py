@@ -11,23 +11,21 @@ import pytest
 
 from assay.core.errors import RecordError
 from assay.core.storage.json import dumps
-from assay.package.archive import unpack
 from assay.policy.base.bpe import LOST
 from assay.verify import folders, suites
 from assay.verify.checks import LookResult
 from assay.verify.content import weights
 from assay.verify.unpacked import Unpacked
-from tests.verification.made_run import made_run, packaged
+from tests.verification.made_run import made_run
 
 LOOKS = (folders.model_settings, weights.weights_sane, suites.tokens_counted)
 
 
 @pytest.fixture(scope="module")
 def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("learned")
+    """What a package of it holds, unpacked, but for figures and pages."""
     changes = {"base.bpe_vocabulary": 300, "generation.surface": "json"}
-    unpack(packaged(made_run(folder / "run", changes=changes), folder / "dist"), folder / "unpacked")
-    return folder / "unpacked"
+    return made_run(tmp_path_factory.mktemp("learned") / "run", changes=changes, rendered=False).root
 
 
 def look(root: Path) -> dict[str, LookResult]:
