@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from assay.pipeline import external
 from assay.pipeline.external import take
 from assay.pipeline.project import Project
 from assay.stages.post_eval import search_named
+from assay.stages.render_evidence.claim_at import claim_at
 from assay.verify.checks import Check
 from assay.verify.levels import all_levels, looked_beside
 from assay.verify.unpacked import Unpacked
@@ -129,20 +131,26 @@ def _a_log(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "caught"),
+    ("changes", "caught"),
     [
-        (_another_adapter, {("V3", "adapter"), ("V3", "base and adapter")}),
-        (_another_reward, {("V2", "post_eval.jsonl")}),
-        (_another_story, {("V3", "adapter"), ("V1", "claim")}),
-        (_a_log, {("V1", "training tables")}),
+        (
+            (_another_adapter, _another_reward, _a_log),  # each is caught by checks of its own
+            {
+                *(("V3", "adapter"), ("V3", "base and adapter")),
+                ("V2", "post_eval.jsonl"),
+                ("V1", "training tables"),
+            },
+        ),
+        ((_another_story,), {("V3", "adapter"), ("V1", "claim")}),
     ],
 )
 def test_what_was_changed_is_caught(
-    change: Any, caught: set[tuple[str, str]], tar: Path, tmp_path: Path
+    changes: Sequence[Any], caught: set[tuple[str, str]], tar: Path, tmp_path: Path
 ) -> None:
     root = tmp_path / "unpacked"
     unpack(tar, root)
-    change(root)
+    for change in changes:
+        change(root)
     if any(name == "claim" for _, name in caught):
         found = list(all_levels(root, tmp_path / "work", processes=1))
     else:  # what draws nothing is enough
@@ -155,8 +163,8 @@ def test_heldout_records_among_the_named_data_bar_the_claim(run: Project, tmp_pa
     lines = run.data("heldout.jsonl").read_text().splitlines()[:20]
     rows = [{"messages": [{"role": "user", "content": text}]} for text in map(_asked, lines)]
     leaky = "\n".join([*lines[:10], *map(json.dumps, rows[10:])])
-    project = external_run(tmp_path / "run", named={"elsewhere/leaky.jsonl": leaky})
-    claim = _claim(project)
+    project = external_run(tmp_path / "run", named={"elsewhere/leaky.jsonl": leaky}, rendered=False)
+    claim = claim_at(project).claim
     assert claim.verdict == "NOT EVALUABLE" and "Of the training data that were named" in claim.reason
     found = read_record(project.results("named_data.json"), NamedFound, fix="")
     assert found.files[0].n_records == 20

@@ -12,10 +12,12 @@ import pytest
 from assay.core.errors import PackageError
 from assay.core.storage.files import sha256_bytes
 from assay.package import verify as plain
-from assay.package.archive import SUMS, sealed, unpack, write_tar
-from assay.package.layout import NAME
+from assay.package.archive import unpack
 from assay.tools.verify import VerifyRequest, verified
 from assay.verify.checks import Check
+from assay.verify.levels import looked_beside
+from assay.verify.own_code import own_copy
+from assay.verify.unpacked import Unpacked
 from tests.house import ROOT
 from tests.verification import made_run as making
 from tests.verification.made_run import made_run, packaged
@@ -72,6 +74,18 @@ def checks(package: Path, task_code: Path | None = None) -> dict[str, Check]:
     return {each.name: each for each in verified(package, plain.check(package), asked)}
 
 
+def beside(package: Path, folder: Path, task_code: Path | None = None) -> dict[str, Check]:
+    """Return what those checks say that draw nothing."""
+    root = folder / "opened"
+    folder.mkdir(exist_ok=True)
+    if not root.exists():
+        unpack(package, root)
+    code = own_copy(root, task_code, folder / "code") if task_code else None
+    names, work = Unpacked(root).names, folder / "work"
+    found = looked_beside(root, names, work, nearly=False, other_code=False, task_code=code)
+    return {each.name: each for each in found}
+
+
 def brought() -> set[str]:
     return {name for name in sys.modules if name.startswith("assay_own_")}
 
@@ -97,13 +111,7 @@ def test_what_the_code_is_said_to_have_told_is_what_the_copy_tells(package: Path
     unpack(package, tmp_path / "opened")
     file = tmp_path / "opened/told.jsonl"
     file.write_text(file.read_text().replace('"reward":1.0', '"reward":0.0', 1))
-    members = {
-        path.relative_to(tmp_path / "opened").as_posix(): path
-        for path in (tmp_path / "opened").rglob("*")
-        if path.is_file() and path.name != SUMS
-    }
-    write_tar(tmp_path / "edited.tar", sealed(members), root=NAME)
-    found = checks(tmp_path / "edited.tar", WORDS)
+    found = beside(package, tmp_path, WORDS)
     assert "2 lines are not what the task's code tells" in found["told.jsonl"].found
 
 
@@ -132,10 +140,12 @@ def test_a_package_of_several_turns_is_checked_without_its_code_and_with_it(
     monkeypatch.setattr(making, "ROOT", house_of_doors(tmp_path / "house"))
     run = making.made_run(tmp_path / "run", task="words", changes=PRESET | {"task.isolation": isolation})
     package, before = packaged(run, tmp_path / "package"), brought()
-    found = checks(package)
+    # Figures take their time: they are drawn without its code for one, with it for the other.
+    doors = tmp_path / "house/tasks/doors"
+    found = checks(package) if isolation == "inline" else beside(package, tmp_path / "beside")
     assert [each.found for each in found.values() if each.outcome == "failed"] == []
     assert brought() == before and "the word of task.py:Doors" in found["post_eval.jsonl"].found
-    again = checks(package, tmp_path / "house/tasks/doors")
+    again = checks(package, doors) if isolation == "worker" else beside(package, tmp_path / "beside", doors)
     assert [each.found for each in again.values() if each.outcome == "failed"] == []
     assert "graded again" in again["post_eval.jsonl"].found
 

@@ -81,19 +81,23 @@ def test_what_the_stages_played_is_played_again_to_the_last_character(project: P
     assert "16 of 16 episodes of units 1, 2, 3, 4 of 4 are the same" in checks[1].found
 
 
-@pytest.mark.parametrize("name", ["pre_eval", "base_again", "post_eval", "post_eval_greedy", BEYOND[1]])
+@pytest.mark.parametrize(
+    "names", [("pre_eval", "post_eval", BEYOND[1]), ("base_again", "post_eval_greedy")], ids=" ".join
+)
 def test_a_completion_nobody_generated_is_found_however_rightly_it_is_graded(
-    project: Project, name: str
+    project: Project, names: tuple[str, ...]
 ) -> None:
-    index = 5 if name in ("pre_eval", "base_again", "post_eval") else 1  # the others have a draw an item
-    episodes = forge(project, name, index)
+    forged = {}
+    for name in names:
+        index = 5 if name in ("pre_eval", "base_again", "post_eval") else 1  # the others have a draw an item
+        forged[f"play {name} again"] = forge(project, name, index)[index]
     checks = regenerated(project, batches=ALL)
-    found = outcomes(checks)
-    assert found.pop(f"play {name} again") == "failed"
-    assert set(found.values()) == {"passed"}
-    said = next(check.found for check in checks if check.outcome == "failed")
-    assert f"item {episodes[index].item_id}, draw {episodes[index].draw}, turn 1" in said
-    assert "1 were not written by this policy" in said and "is stored" in said and "packages" in said
+    assert {check.name for check in checks if check.outcome != "passed"} == set(forged)
+    for check in (check for check in checks if check.name in forged):
+        episode, said = forged[check.name], check.found
+        assert check.outcome == "failed"
+        assert f"item {episode.item_id}, draw {episode.draw}, turn 1" in said
+        assert "1 were not written by this policy" in said and "is stored" in said and "packages" in said
 
 
 def test_the_answer_of_another_draw_is_found_too(project: Project) -> None:
@@ -107,13 +111,17 @@ def test_the_answer_of_another_draw_is_found_too(project: Project) -> None:
 
 def test_a_unit_that_is_not_drawn_is_not_played_and_the_draw_follows_from_the_key(project: Project) -> None:
     forge(project, "post_eval", 5)
+
+    def played(word: str) -> Check:
+        return next(c for c in regenerated(project, batches=1, key=word) if c.name == "play post_eval again")
+
     drawn = {}
     for word in ("a", "b", "c", "d", "e", "f", "g", "h"):
-        check = next(c for c in regenerated(project, batches=1, key=word) if c.name == "play post_eval again")
-        drawn[word] = (check.outcome, "unit 2 of 4" in check.found)
-        assert check == next(
-            c for c in regenerated(project, batches=1, key=word) if c.name == "play post_eval again"
-        )
+        check = played(word)
+        found = (check.outcome, "unit 2 of 4" in check.found)
+        if found not in drawn.values():  # one of each is drawn again
+            assert played(word) == check
+        drawn[word] = found
     assert {("failed", True), ("passed", False)} == set(drawn.values())
     (project.root / "SHA256SUMS").write_text("of another package\n")
     assert {c.outcome for c in regenerated(project, batches=2)} >= {"passed"}

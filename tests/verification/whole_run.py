@@ -79,11 +79,19 @@ def saved(project: Project, model: Any, name: str = WHOLE, **how: Any) -> Path:
     return folder
 
 
-def judged(project: Project, folder: str, **told: Any) -> Project:
-    """Take what lies in a folder, and go on to the claim."""
+def played(project: Project, folder: str, **told: Any) -> Project:
+    """Take what lies in a folder, and play it."""
     settings(project.root, {"folder": folder, "sha256": brought_digest(project.root / folder)[1], **told})
     found = Project.open(project.root)
     with quietly():
-        for stage in (fingerprint, train, control, post_eval, render_evidence):
+        for stage in (fingerprint, train, control, post_eval):
             stage.run(found)
+    return found
+
+
+def judged(project: Project, folder: str, **told: Any) -> Project:
+    """Take what lies in a folder, and go on to the claim."""
+    found = played(project, folder, **told)
+    with quietly():
+        render_evidence.run(found)
     return found
