@@ -55,17 +55,14 @@ def project(root: Path) -> Path:
 
 
 @pytest.mark.long
-def test_a_new_task_is_made_tried_checked_and_chosen(tmp_path: Path) -> None:
-    told = follow(project(tmp_path), QUICK)
+def test_a_new_task_is_made_tried_checked_and_chosen_and_goes_on_to_a_claim_that_can_be_verified(
+    tmp_path: Path,
+) -> None:
+    copy_project(tmp_path)
+    told = follow(tmp_path, QUICK)
     assert "wrote tasks/mine/task.py" in told and "27 checks: 0 faults" in told
     chosen = read_yaml(tmp_path / "params.yaml", fix="none")
     assert chosen["task"]["code"] == "tasks/mine"
-
-
-@pytest.mark.long
-def test_it_goes_on_to_a_claim_that_can_be_verified(tmp_path: Path) -> None:
-    copy_project(tmp_path)
-    follow(tmp_path, "\n".join(line for line in QUICK.splitlines() if "assay task check" not in line))
     told = follow(tmp_path, LONG)
     assert "mine: " in told
     assert (tmp_path / "dist/assay-package.tar").is_file()
