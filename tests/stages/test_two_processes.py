@@ -282,7 +282,7 @@ def measured(calls: Calls, tmp_path_factory: pytest.TempPathFactory) -> Measured
     values["generation"]["batch_size"], values["evaluation"] = (
         4,
         values["evaluation"]
-        | {"items": 128, "draws": 4, "rivals": {"few_shot": 0, "best_of_n": 2, "constrained": False}},
+        | {"items": 64, "draws": 4, "rivals": {"few_shot": 0, "best_of_n": 2, "constrained": False}},
     )
     (root / "params.yaml").write_text(json.dumps(values), encoding="utf-8")
     values["distributed"]["processes"] = 1
@@ -365,7 +365,7 @@ def test_a_killed_process_ends_the_measurement_and_what_was_kept_any_number_goes
 def test_a_job_of_two_nodes_measures_what_one_process_measures_and_says_it_once(measured: Measured) -> None:
     assert measured.job.returncode == 0, measured.job.stdout + measured.job.stderr
     assert measured.by_job == measured.alone
-    assert (measured.clock_by_job["processes"], measured.clock_by_job["episodes"]) == (2, 512)
+    assert (measured.clock_by_job["processes"], measured.clock_by_job["episodes"]) == (2, 256)
     lines = measured.job.stdout.splitlines()
     assert len(lines) == len(set(lines)) and lines.count("pre_eval: episodes done") == 1, lines
     assert (

@@ -45,13 +45,15 @@ AS_OURS = (
     " launching.main()"
 )
 LAUNCHES = {
-    "first": (
-        PLAIN,
-        ["clean", "refusals", "plain", "environment", "poison_skip", "poison_rollback", "poison_stop"],
+    "terminated": (  # at the end of its scenes
+        OURS,
+        [
+            *("clean", "refusals", "plain", "environment", "poison_skip", "poison_rollback", "poison_stop"),
+            "terminated",
+        ],
     ),
     "killed": (OURS, ["killed"]),
-    "terminated": (OURS, ["terminated"]),
-    "second": (OURS, ["resume_killed", "resume_terminated", "again", "environment_gone"]),
+    "whole": (PLAIN, ["resume_killed", "resume_terminated", "again", "environment_gone"]),
 }
 
 
@@ -116,7 +118,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
 
 
 def test_both_processes_end_with_the_same_weights_and_say_the_same(played: Played) -> None:
-    assert played.ended["first"].returncode == 0, played.ended["first"].stderr[-3000:]
+    assert played.ended["whole"].returncode == 0, played.ended["whole"].stderr[-3000:]
     for scene in ("clean", "plain", "environment", "poison_skip", "poison_rollback", "poison_stop"):
         mine, other = played(scene)
         apart = {name for name in mine if mine[name] != other[name]}
