@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.common import RESULTS, ROOT, written
@@ -111,7 +112,7 @@ def main() -> None:
     best = best_of([Script(*each) for each in product(STOPS, FED, (True, False))])
     best = best_of([replace(best, sure=sure, unsure=unsure) for sure, unsure in product(SURE, UNSURE)])
     held = reported(task, heldout_suite(project, draws=1), players(task, [best]) | shipped)
-    found = {
+    found: dict[str, Any] = {
         "best": str(best),
         "train": {"items": len(train.items), "players": numbers(tried, task)},
         "heldout": {"items": held[str(best)].n_items, "players": numbers(held, task)},

@@ -177,7 +177,8 @@ class Ours(Side):
                 names = ("prompt_ids", "completion_ids", "logprobs", "env_mask")
                 for row in zip(*(fields[key] for key in names), strict=True):
                     worst[0] = max(
-                        worst[0], stock.apart(rollouts._policy.model, *row, self.decoding.temperature)
+                        worst[0],
+                        stock.apart(rollouts._policy.model, *row, temperature=self.decoding.temperature),
                     )
             if step > warm_up:
                 talks.extend(talks_of(step, fields["prompt_ids"], fields["env_mask"]))

@@ -102,7 +102,7 @@ def decode(place: GpuPlace, model: str) -> dict[str, Any]:
     """Hold one decoding step against what its bytes take."""
     shape, found = place.shape(model), floors.probe(place.device, place.dtype)
     policy = filler.policy_of(shape, place.device, place.dtype)
-    rows, (few, many) = [], (4, 12) if place.tiny else (16, 80)
+    rows, (few, many) = list[dict[str, Any]](), (4, 12) if place.tiny else (16, 80)
     prompt = 32 if place.tiny else 512
     for batch in BATCHES[:3] if place.tiny else BATCHES:
         works = [floors.Work(prompts=1, group=batch, prompt=prompt, new=new) for new in (few, many)]

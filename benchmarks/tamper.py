@@ -236,7 +236,7 @@ def main() -> None:
         return
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="assay-tamper-") as folder:
-        unpack(chosen.package, folder / "clean")
+        unpack(chosen.package, Path(folder, "clean"))
         CLEAN.update(files_in(Path(folder, "clean")))
         if found := first_failure(chosen.package):
             raise SystemExit(f"the package itself fails: {found.level} {found.name}: {found.found}")

@@ -36,7 +36,8 @@ def rates(
         wide = (*shape, items)
         p = before(rng, wide)
         q = after(rng, p)
-        return np.asarray((rng.binomial(draws, q) - rng.binomial(draws, p)).mean(axis=2) / draws, np.float64)
+        gained = np.asarray(rng.binomial(draws, q) - rng.binomial(draws, p), np.float64)
+        return np.asarray(gained.mean(axis=2) / draws)
 
     return values
 
