@@ -4,6 +4,7 @@ suite."""
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from typer.testing import CliRunner
 from assay.cli import app
 from assay.core.errors import AssayError
 from assay.core.records import Episode
-from assay.core.storage.json import read_record, read_records, write_jsonl
+from assay.core.storage.json import dumps, read_record, read_records, write_jsonl
 from assay.dataset.suite import Play
 from assay.evaluation.replay import play_baseline
 from assay.evidence.claim.claim import Claim
@@ -84,10 +85,26 @@ def facts(episodes: Sequence[Episode]) -> list[Any]:
     ]
 
 
-def test_the_committed_episodes_are_graded_as_they_were_to_the_last_byte(project: Path) -> None:
+def alike(one: Any, other: Any) -> bool:
+    """Return whether two values are the same but for what another processor makes of a number's last bits."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(alike(one[name], other[name]) for name in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(alike, one, other))
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
+    return bool(one == other)
+
+
+def test_the_committed_episodes_are_graded_as_they_were_but_for_last_bits(project: Path) -> None:
     stored = ROOT / "evidence/results/pre_eval/pre_eval.jsonl"
     episodes, told = grade(HELDOUT, stored)
-    assert Path("out/episodes.jsonl").read_bytes() == stored.read_bytes() and len(episodes) == 1024
+    lines, before = (
+        path.read_text(encoding="utf-8").splitlines() for path in (Path("out/episodes.jsonl"), stored)
+    )
+    assert len(episodes) == len(lines) == len(before) == 1024
+    assert all(alike(json.loads(a), json.loads(b)) for a, b in zip(lines, before, strict=True))
+    assert [dumps(json.loads(line)) for line in lines] == lines
     assert told.form == "assay episodes" and told.unknown == (
         "sampling settings (temperature, limit of tokens): no file has them",
     )
@@ -242,4 +259,5 @@ def test_so_many_items_as_evaluate_chose_can_be_graded(project: Path) -> None:
     few = [each for each in stored if each.item_id in chosen]
     write_jsonl(Path("few_episodes.jsonl"), few)
     assert "944 episodes missing" in refused(HELDOUT, "few_episodes.jsonl")
-    assert grade(HELDOUT, "few_episodes.jsonl", "--items", "40")[0] == few
+    found = grade(HELDOUT, "few_episodes.jsonl", "--items", "40")[0]
+    assert alike(*([each.model_dump(mode="json") for each in episodes] for episodes in (found, few)))
