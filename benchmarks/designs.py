@@ -260,7 +260,7 @@ def forged(design: Design, before: Files, folder: Path) -> Files:
     elif design.kind in ("tokens", "arms"):
         write(files, folder)
         package = Unpacked(folder)
-        list(tables_again(package, folder.parent / "tables", nearly=False))
+        list(tables_again(package, folder.parent / "tables"))
         made = folder.parent / "tables"
         files |= {
             each.relative_to(made).as_posix(): each.read_bytes() for each in made.rglob("*") if each.is_file()

@@ -124,7 +124,7 @@ def rederived(files: Files, folder: Path) -> Files:
     """Return the files with every report, table, page and figure computed anew from episodes and logs as they
     are now."""
     write(files, folder)
-    for check in tables_again(Unpacked(folder), folder.parent / "tables", nearly=False):
+    for check in tables_again(Unpacked(folder), folder.parent / "tables"):
         assert "expected" not in check.found or check.outcome != "failed", check.found
     shutil.copytree(folder.parent / "tables", folder, dirs_exist_ok=True)
     with quietly():

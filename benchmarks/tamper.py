@@ -97,8 +97,8 @@ def cheapest_first(package: Path, touched: set[str] | None) -> Iterator[Check]:
         yield from settings(files, other_code=False)
         yield from consistent(files)
         if touched is None or not all(FOR_READERS.fullmatch(name) for name in touched):
-            yield from regraded(files, nearly=False)
-            yield from tables_again(files, work / "tables", nearly=False)
+            yield from regraded(files)
+            yield from tables_again(files, work / "tables")
         yield from rendered_again_lazily(files, work / "pages")
 
 

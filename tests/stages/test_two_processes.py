@@ -32,6 +32,7 @@ from assay.core.storage.append_log import read_complete
 from assay.core.storage.json import write_jsonl
 from assay.pipeline.inputs import heldout_suite, task_of
 from assay.pipeline.project import Project
+from assay.pipeline.resume import machine_of
 from assay.policy.processes import Processes
 from assay.stages import base, fingerprint, pre_eval, train
 from assay.tools.doctor import MOST_SECONDS, Finding, preflight
@@ -238,6 +239,7 @@ def test_evidence_is_written_once_and_whole(calls: Calls) -> None:
     assert (facts["steps"], facts["chain"]) == (STEPS, rows[-1]["chain"])
     manifest = json.loads(project.observed("manifest.json").read_text())
     assert (manifest["rank"], manifest["world_size"]) == (0, 2)
+    assert manifest["hardware"].items() >= machine_of(project).items()
     assert (project.root / "models/adapter/adapter_model.safetensors").is_file()
     (folder,) = (path for path in (project.root / ".scratch/train").iterdir() if path.is_dir())
     assert not list(folder.glob(".step-*")) and (folder / "done.json").is_file()

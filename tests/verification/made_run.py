@@ -61,9 +61,12 @@ from assay.training.health.signals import StepSignals
 from assay.training.log.history import History, Validation, Watch, component_row
 from assay.training.log.step_chain import LINKS, START, chain_of
 from assay.training.recipe import chosen_step, item_order
+from assay.verify.checks import Check
 from assay.verify.content.training import learning_rates
 from assay.verify.content.weights import base_shapes, read_safetensors, weights_digest
 from assay.verify.folders import _FREE, adapter_expected, base_expected
+from assay.verify.levels import data_and_consistency, tables_and_grading
+from assay.verify.unpacked import Unpacked
 from tests import house
 from tests.house import ROOT
 from tests.kept import kept
@@ -162,6 +165,13 @@ def _made(folder: Path, *, task: str, seed: int, changes: Mapping[str, Any], ren
             render_evidence.run(project)
     lock(project)
     return project
+
+
+def looked_without_drawing(root: Path, work: Path, task_code: Path | None = None) -> list[Check]:
+    """Return what all checks of V1 to V3 say of an unpacked package but those of claim, pages and figures."""
+    package = Unpacked(root, task_code=task_code)
+    found = tables_and_grading(package, work=work)
+    return found + data_and_consistency(package, work=work, other_code=False)
 
 
 def packaged(project: Project, folder: Path) -> Path:

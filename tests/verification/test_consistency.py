@@ -15,7 +15,7 @@ import pytest
 from assay.core.evidence_files import place_of
 from assay.core.storage.json import dumps
 from assay.verify import code, locked, rivals, stated, suites
-from assay.verify.checks import LookResult, looked
+from assay.verify.checks import Check, LookResult, looked
 from assay.verify.content import training, weights
 from assay.verify.content.regraded import regraded
 from assay.verify.levels import CONSISTENT, consistent, settings
@@ -346,24 +346,26 @@ def test_what_was_changed_is_found_and_named(
 )
 def test_every_stored_completion_is_graded_again(unpacked: Path, tamper: Tamper, name: str) -> None:
     tamper(unpacked)
-    found = {check.name: check.outcome for check in regraded(Unpacked(unpacked), nearly=False)}
+    found = {check.name: check.outcome for check in regraded(Unpacked(unpacked))}
     assert found.pop(name) == "failed"
     assert set(found.values()) == {"passed"}
 
 
-def test_a_reward_that_is_off_by_a_billionth_is_off(unpacked: Path) -> None:
+def test_a_reward_that_differs_in_its_last_bits_passes_and_is_named_and_one_off_by_a_millionth_fails(
+    unpacked: Path,
+) -> None:
     path = unpacked / place_of("post_eval.jsonl")
     first, rest = path.read_text(encoding="utf-8").split("\n", 1)
     row = json.loads(first)
-    row["reward"] *= 1 + 1e-10
-    path.write_text(f"{dumps(row)}\n{rest}", encoding="utf-8")
 
-    def outcome(nearly: bool) -> str:
-        return {check.name: check.outcome for check in regraded(Unpacked(unpacked), nearly=nearly)}[
-            "post_eval.jsonl"
-        ]
+    def check(off: float) -> Check:
+        path.write_text(f"{dumps(row | {'reward': row['reward'] * (1 + off)})}\n{rest}", encoding="utf-8")
+        return {each.name: each for each in regraded(Unpacked(unpacked))}["post_eval.jsonl"]
 
-    assert (outcome(False), outcome(True)) == ("failed", "passed")
+    near, far = check(1e-13), check(1e-6)
+    assert near.outcome == "passed" and "not to the last" in near.found
+    assert "not to the last" not in check(0.0).found
+    assert far.outcome == "failed"
 
 
 def test_a_lost_validation_leaves_the_alarm_that_counts_losses_unjudged(unpacked: Path) -> None:

@@ -26,10 +26,9 @@ from assay.pipeline.project import Project
 from assay.stages.post_eval import search_named
 from assay.stages.render_evidence.claim_at import claim_at
 from assay.verify.checks import Check
-from assay.verify.levels import all_levels, looked_beside
-from assay.verify.unpacked import Unpacked
+from assay.verify.levels import all_levels
 from tests.verification.external_run import FOLDER, HOW, before_taking, brought, external_run, settings
-from tests.verification.made_run import packaged
+from tests.verification.made_run import looked_without_drawing, packaged
 
 # Of peft, which looks at a property of transformers by its old name.
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
@@ -154,8 +153,7 @@ def test_what_was_changed_is_caught(
     if any(name == "claim" for _, name in caught):
         found = list(all_levels(root, tmp_path / "work", processes=1))
     else:  # what draws nothing is enough
-        names = Unpacked(root).names
-        found = looked_beside(root, names, tmp_path / "work", nearly=False, other_code=False, task_code=None)
+        found = looked_without_drawing(root, tmp_path / "work")
     assert caught <= {(each.level, each.name) for each in found if each.outcome == "failed"}
 
 

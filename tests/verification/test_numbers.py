@@ -21,8 +21,8 @@ from assay.verify.unpacked import Unpacked
 RESULTS = "evidence/results"
 
 
-def again(root: Path, work: Path, *, nearly: bool = False) -> dict[str, Check]:
-    found = rendered_again(root, Unpacked(root).names, work, nearly=nearly)
+def again(root: Path, work: Path, *, other_drawings: bool = False) -> dict[str, Check]:
+    found = rendered_again(root, Unpacked(root).names, work, other_drawings=other_drawings)
     return {check.name: check for check in found}
 
 
@@ -115,7 +115,7 @@ def test_an_edited_table_is_found_and_named(
     unpacked: Path, tmp_path: Path, name: str, old: str, new: str, check: str
 ) -> None:
     edited(unpacked, place_of(name), old, new)
-    found = {each.name: each for each in tables_again(Unpacked(unpacked), tmp_path / "work", nearly=False)}
+    found = {each.name: each for each in tables_again(Unpacked(unpacked), tmp_path / "work")}
     assert found.pop(check).outcome == "failed"
     assert {each.outcome for each in found.values()} == {"passed"}
 
@@ -149,7 +149,7 @@ def test_an_edited_number_of_a_report_of_a_scripted_player_or_of_the_planned_pow
     (unpacked / place_of("figures/more.svg")).write_text("<svg/>", encoding="utf-8")
     edited(unpacked, place_of("summary.md"), "\n", "  \n")
     package = Unpacked(unpacked)
-    looks = pages_again(package, tmp_path / "work", nearly=False, other_code=True)
+    looks = pages_again(package, tmp_path / "work", other_drawings=False, other_code=True)
     found = {check.name: check for check in looks}
     for name, where in NUMBERS[:3]:
         assert f"{name}, {'.'.join(where)}: " in found["claim"].found
@@ -179,18 +179,17 @@ def test_a_difference_says_where_and_both_values_and_whether_it_is_rounding() ->
     assert difference("a.json", b'{"x": 1 }', b'{"x": 1}')[0].startswith("a.json, line 1")
 
 
-def test_nine_digits_will_do_only_where_that_was_asked_for(tmp_path: Path) -> None:
-    for folder, value in (("one", "0.1"), ("other", "0.10000000000000002")):
+def test_numbers_that_agree_to_nine_digits_pass_and_are_named(tmp_path: Path) -> None:
+    for folder, value in (("one", "0.1"), ("other", "0.10000000000000002"), ("third", "0.1000001")):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "a.json").write_text(f'{{"x": {value}}}', encoding="utf-8")
-    strict, lenient = (
-        compare(tmp_path / "one", tmp_path / "other", ["a.json"], nearly=nearly, said="a number")
-        for nearly in (False, True)
+    same, near, far = (
+        compare(tmp_path / "one", tmp_path / other, ["a.json"], said="a number")
+        for other in ("one", "other", "third")
     )
-    assert strict.wrong
-    assert NEARLY in strict.wrong[0]
-    assert not lenient.wrong
-    assert NEARLY in lenient.said
+    assert not same.wrong and "equal to the last byte" in same.said
+    assert not near.wrong and NEARLY in near.said
+    assert far.wrong
 
 
 def test_other_drawings_are_not_judged_where_the_verifier_lets_them_pass_unchecked(
@@ -200,7 +199,7 @@ def test_other_drawings_are_not_judged_where_the_verifier_lets_them_pass_uncheck
     page = (unpacked / place_of("report.html")).read_text(encoding="utf-8")
     assert "svg+xml;base64," in page
     edited(unpacked, place_of("report.html"), "svg+xml;base64,", "svg+xml;base64,AAAA")
-    lenient = again(unpacked, tmp_path / "lenient", nearly=True)
+    lenient = again(unpacked, tmp_path / "lenient", other_drawings=True)
     assert {name: lenient[name].outcome for name in ("figures", "pages")} == dict.fromkeys(
         ("figures", "pages"), "not checked"
     )
@@ -209,14 +208,14 @@ def test_other_drawings_are_not_judged_where_the_verifier_lets_them_pass_uncheck
 
 def test_a_card_that_other_code_words_otherwise_is_not_judged(unpacked: Path, tmp_path: Path) -> None:
     edited(unpacked, "README.md", "## Check it", "## Checking it")
-    _, documents = files_again(Unpacked(unpacked), tmp_path / "work", nearly=False, other_code=True)
+    _, documents = files_again(Unpacked(unpacked), tmp_path / "work", other_code=True)
     check = documents()
     assert check.outcome == "not checked" and "README.md, line" in check.found
 
 
 def test_a_file_that_no_run_has_is_found_and_a_card_of_another_run(unpacked: Path, tmp_path: Path) -> None:
     def documents() -> str:
-        _, made = files_again(Unpacked(unpacked), tmp_path / "work", nearly=False, other_code=False)
+        _, made = files_again(Unpacked(unpacked), tmp_path / "work", other_code=False)
         return made().found
 
     (unpacked / "more.txt").write_text("x", encoding="utf-8")

@@ -15,12 +15,10 @@ from assay.package import verify as plain
 from assay.package.archive import unpack
 from assay.tools.verify import VerifyRequest, verified
 from assay.verify.checks import Check
-from assay.verify.levels import looked_beside
 from assay.verify.own_code import own_copy
-from assay.verify.unpacked import Unpacked
 from tests.house import ROOT
 from tests.verification import made_run as making
-from tests.verification.made_run import made_run, packaged
+from tests.verification.made_run import looked_without_drawing, made_run, packaged
 
 WORDS = ROOT / "tasks/words"
 # What it tells is of the record and of the world; records share clusters; success is said at the end alone.
@@ -81,9 +79,7 @@ def beside(package: Path, folder: Path, task_code: Path | None = None) -> dict[s
     if not root.exists():
         unpack(package, root)
     code = own_copy(root, task_code, folder / "code") if task_code else None
-    names, work = Unpacked(root).names, folder / "work"
-    found = looked_beside(root, names, work, nearly=False, other_code=False, task_code=code)
-    return {each.name: each for each in found}
+    return {each.name: each for each in looked_without_drawing(root, folder / "work", code)}
 
 
 def brought() -> set[str]:

@@ -14,12 +14,12 @@ from assay.core.storage.json import dumps, write_json
 from assay.package.archive import unpack
 from assay.pipeline.project import Project
 from assay.stages import package
-from assay.verify.levels import all_levels, looked_beside
-from assay.verify.unpacked import Unpacked
+from assay.verify.levels import all_levels
 from tests.house import ROOT
 from tests.stages.served_run import BEFORE_PACKAGE, run_stages, says, served_settings, write_project
 from tests.tools.served.stand_in import serving
 from tests.verification.made_lock import lock
+from tests.verification.made_run import looked_without_drawing
 
 NOT_CHECKED = {"model settings", "adapter", "steps", "training items", "checkpoint", "alarms", "rewards"}
 
@@ -115,7 +115,5 @@ def test_what_was_changed_is_caught(
     root = Path(shutil.copytree(pristine, tmp_path / "package"))
     change(root)
     # What draws nothing is enough
-    found = looked_beside(
-        root, Unpacked(root).names, tmp_path / "work", nearly=False, other_code=False, task_code=None
-    )
+    found = looked_without_drawing(root, tmp_path / "work")
     assert caught in {(each.level, each.name) for each in found if each.outcome == "failed"}

@@ -32,11 +32,11 @@ from assay.stages import package
 from assay.tools.sweep.sources import open_source
 from assay.tools.verify import VerifyRequest, verified
 from assay.verify.checks import Check
-from assay.verify.levels import all_levels, looked_beside
+from assay.verify.levels import all_levels
 from assay.verify.rerun.regenerated import regenerated
-from assay.verify.unpacked import Unpacked
 from tests.verification.external_run import settings
 from tests.verification.made_lock import lock
+from tests.verification.made_run import looked_without_drawing
 from tests.verification.whole_run import ADAPTER, WHOLE, adapted, judged, played, saved, small_project
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of peft and transformers
@@ -428,6 +428,5 @@ def test_what_was_changed_is_caught(
     if ("V1", "claim") in caught:
         found = list(all_levels(root, tmp_path / "work", processes=1))
     else:  # what draws nothing is enough
-        names = Unpacked(root).names
-        found = looked_beside(root, names, tmp_path / "work", nearly=False, other_code=False, task_code=None)
+        found = looked_without_drawing(root, tmp_path / "work")
     assert caught <= {(each.level, each.name) for each in found if each.outcome == "failed"}

@@ -28,7 +28,10 @@ def verify(
     ] = None,
     other_code: Annotated[
         bool,
-        typer.Option("--other-code", help="Accept a package of another version; 9 equal digits will do."),
+        typer.Option(
+            "--other-code",
+            help="Accept a package of another version; figures drawn otherwise are not judged.",
+        ),
     ] = False,
     regenerate: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="V4: play N batches of each file again.")

@@ -25,6 +25,7 @@ from assay.pipeline.live_log import Live
 from assay.pipeline.note_openings import note_opening
 from assay.pipeline.policies import ADAPTER, open_policy
 from assay.pipeline.project import Project
+from assay.pipeline.resume import machine_of
 from assay.pipeline.run_folder import RunFolder, open_run
 from assay.policy.digests import adapted_digest
 from assay.policy.model import Policy
@@ -184,7 +185,7 @@ def _manifest(project: Project, folder: RunFolder, processes: Processes) -> dict
         "started": folder.began(),
         "git": git_state(project.root),
         "packages": packages(),
-        "hardware": hardware(),
+        "hardware": hardware() | machine_of(project),
         "environment": environment(),
         "rank": processes.rank,
         "world_size": processes.world_size,

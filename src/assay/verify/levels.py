@@ -5,10 +5,11 @@ from __future__ import annotations
 import multiprocessing
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 from assay.verify import code, folders, ledger, locked, rivals, stated, suites
 from assay.verify.checks import Check, Level, LookResult, looked, plain, unlooked
@@ -18,6 +19,7 @@ from assay.verify.content.rendered import files_again, pages_again, tables_again
 from assay.verify.unpacked import Unpacked
 
 Look = Callable[[Unpacked], LookResult]
+Looks = Callable[[Unpacked], list[Check]]
 LEVELS: tuple[Level, ...] = ("V1", "V2", "V3")
 RIGHT = ("V2", "passed")  # of a file of episodes that was graded again
 CONSISTENT: tuple[tuple[str, Look], ...] = (
@@ -66,7 +68,7 @@ def all_levels(
     Args:
         root: The unpacked package; only read.
         work: An empty folder for what is computed again.
-        other_code: Whether another version of the code may check, and agreement to 9 digits will do.
+        other_code: Whether another version of the code may check, and other drawings go unjudged.
         processes: 2: what draws nothing is looked at in a process beside.
         task_code: The checker's own copy of the folder of a task that was brought along: it is run, in place
             of the package's word. None: nobody's code is.
@@ -83,42 +85,39 @@ def all_levels(
             for level in LEVELS
         )
         return
-    with _beside(processes) as start:
+    told = (root, package.names, task_code)
+    with _beside(processes, told) as start:
         differs = first[0].outcome == "not checked"
-        beside = start(
-            looked_beside,
-            root,
-            package.names,
-            work / "tables",
-            nearly=other_code,
-            other_code=differs,
-            task_code=task_code,
-        )
+        grading = start(partial(tables_and_grading, work=work / "tables"))
+        beside = start(partial(data_and_consistency, work=work / "tables", other_code=differs))
 
         def graded() -> frozenset[str]:
-            return frozenset(each.name for each in _waited(beside) if (each.level, each.outcome) == RIGHT)
+            return frozenset(each.name for each in _waited(grading) if (each.level, each.outcome) == RIGHT)
 
-        pages = pages_again(package, work / "pages", nearly=other_code, other_code=differs, graded=graded)
-        rendered, others = list(map(shown, pages)), list(map(shown, _waited(beside)))
+        pages = pages_again(
+            package,
+            work / "pages",
+            other_drawings=other_code,
+            other_code=differs,
+            graded=graded,
+            processes=processes,
+        )
+        rendered = list(map(shown, pages))
+        others = list(map(shown, [*_waited(grading), *_waited(beside)]))
         numbers = [each for each in others if each.level == "V1"]
         yield from (*numbers[:-1], *rendered, *numbers[-1:])  # the documents come last
         yield from (each for each in others if each.level != "V1")
 
 
-def looked_beside(
-    root: Path, names: frozenset[str], work: Path, *, nearly: bool, other_code: bool, task_code: Path | None
-) -> list[Check]:
-    """Return the checks that draw nothing: of V1 tables, data and documents, then V2 and V3; arguments as of
-    `rendered_again`."""
-    package = Unpacked(root, names, task_code)
-    data, documents = files_again(package, work, nearly=nearly, other_code=other_code)
-    return [
-        *tables_again(package, work, nearly=nearly),
-        data(),
-        documents(),
-        *regraded(package, nearly=nearly),
-        *consistent(package),
-    ]
+def tables_and_grading(package: Unpacked, *, work: Path) -> list[Check]:
+    """Return the checks for which the claim waits; arguments as of `rendered_again`."""
+    return [*tables_again(package, work), *regraded(package)]
+
+
+def data_and_consistency(package: Unpacked, *, work: Path, other_code: bool) -> list[Check]:
+    """Return all other checks that draw nothing, the documents second; arguments as of `rendered_again`."""
+    data, documents = files_again(package, work, other_code=other_code)
+    return [data(), documents(), *consistent(package)]
 
 
 def settings(package: Unpacked, *, other_code: bool) -> Iterator[Check]:
@@ -174,24 +173,32 @@ def _waited(beside: Callable[[], list[Check]]) -> list[Check]:
         ]
 
 
+_PACKAGE: Unpacked  # of the process beside, which keeps what it has read
+
+
 @contextmanager
-def _beside(processes: int) -> Iterator[Callable[..., Callable[[], list[Check]]]]:
-    """Give a function that starts a call in a process beside this one, if there may be one, and returns how
-    to wait for it."""
+def _beside(
+    processes: int, told: tuple[Path, frozenset[str], Path | None]
+) -> Iterator[Callable[[Looks], Callable[[], list[Check]]]]:
+    """Give a function that starts a look in a process beside this one, if there may be one, and returns how
+    to wait for it; `told` are the arguments of its `Unpacked`."""
     if processes < 2:
-        yield lambda function, *given, **named: cache(partial(function, *given, **named))
+        package = Unpacked(*told)
+        yield lambda look: cache(partial(look, package))
         return
     # A fork has everything imported already; elsewhere it is not safe.
     context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
-    with ProcessPoolExecutor(1, mp_context=context) as pool:
+    with ProcessPoolExecutor(1, mp_context=context, initializer=_open, initargs=told) as pool:
+        yield lambda look: pool.submit(_look, look).result
 
-        def start(
-            function: Callable[..., list[Check]], *given: object, **named: object
-        ) -> Callable[[], list[Check]]:
-            future: Future[list[Check]] = pool.submit(function, *given, **named)
-            return future.result
 
-        yield start
+def _open(*told: Any) -> None:
+    global _PACKAGE  # a process beside has one package
+    _PACKAGE = Unpacked(*told)
+
+
+def _look(look: Looks) -> list[Check]:
+    return look(_PACKAGE)
 
 
 def _named(root: Path, work: Path) -> Callable[[Check], Check]:

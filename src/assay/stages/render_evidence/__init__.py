@@ -17,12 +17,13 @@ READS = (
 WRITES = (folder_of("report"), README)
 
 
-def run(project: Project, graded: Callable[[], Set[str]] | None = None) -> None:
+def run(project: Project, graded: Callable[[], Set[str]] | None = None, *, processes: int = 2) -> None:
     """Write claim, tables, figures and report.
 
     Args:
         project: The run.
         graded: As of `ArmReader`.
+        processes: 2: part of the work is done by a process beside, where there is a core for it.
 
     Raises:
         AssayError: A file is missing, damaged or not what it should be; a claim that says NOT EVALUABLE is
@@ -31,4 +32,4 @@ def run(project: Project, graded: Callable[[], Set[str]] | None = None) -> None:
     # Figures are slow to import, and every command asks this folder whether there is a claim.
     from assay.stages.render_evidence.render import render_evidence
 
-    render_evidence(project, graded)
+    render_evidence(project, graded, processes)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Set
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -32,6 +33,7 @@ from assay.evidence.figures.drawing import column
 from assay.evidence.tables.claim_tables import normalised_score
 from assay.pipeline.project import Project
 from assay.pipeline.rival_files import file_of
+from assay.stages.render_evidence.ahead import begin
 from assay.stages.render_evidence.arms import AGAIN, CONTROL, Arm, ArmReader, checkpoint_frame, log_table
 from assay.stages.render_evidence.claim_inputs import claim_inputs
 from assay.stages.render_evidence.rivals import base_rivals, other_rivals, rival_notes, scripted_arms
@@ -51,10 +53,10 @@ from assay.tasks.rivals import GREEDY
 class ClaimMade:
     """A claim, and what it was made of.
 
-    `arms` are those that were played, by the name of their file, `scripted` the scripted players; `replayed`
-    is the task with what they played; `blockers` is why no claim may be made, a text or (kind, what was
-    found), and `misgraded` what grading again found, which is among them. Of what was trained elsewhere there
-    is no log, and there are no checkpoints.
+    `arms` are those that were played, by the name of their file, and `baselines` the reports of the scripted
+    players; `replayed` is the task with what they played; `blockers` is why no claim may be made, a text or
+    (kind, what was found), and `misgraded` what grading again found, which is among them. Of what was trained
+    elsewhere there is no log, and there are no checkpoints.
     """
 
     claim: Claim
@@ -62,18 +64,13 @@ class ClaimMade:
     replayed: Task
     trained: Training
     arms: dict[str, Arm]
-    scripted: dict[str, Arm]
+    baselines: dict[str, Report]
     planned: PlannedPower
     details: Details
     log: pd.DataFrame | None
     checkpoints: pd.DataFrame | None
     blockers: list[str | tuple[str, str]]
     misgraded: list[str]
-
-    @property
-    def baselines(self) -> dict[str, Report]:
-        """The reports of the scripted players."""
-        return {name: report for name, (report, _) in self.scripted.items()}
 
     @property
     def reports(self) -> Reports:
@@ -116,6 +113,7 @@ def claim_at(
     known: dict[tuple[str, ...], Any] | None = None,
     *,
     graded: Callable[[], Set[str]] | None = None,
+    processes: int = 1,
 ) -> ClaimMade:
     """Return the claim that the files of a project support; nothing is written.
 
@@ -123,14 +121,17 @@ def claim_at(
         project: With data, measurements and training; a claim that lies there is not read.
         known: Of `ArmReader`: what runs that share files have in common.
         graded: Of `ArmReader` too.
+        processes: As of `begin`, to play the scripted players; of a task with code of its own it is 1.
 
     Raises:
         AssayError: A file is missing, damaged or not what it should be.
     """
     reader = ArmReader(project, known, graded)
+    plan = read_record(project.results("claim_plan.json"), ClaimPlan, fix="./run dvc repro fingerprint")
+    processes = 1 if project.params.task.brings_code else processes  # it may talk to processes of its own
+    playing = begin(partial(scripted_arms, reader, plan), processes=processes)
     before, after = reader.arm("pre_eval"), reader.arm("post_eval")
     greedy = reader.arm("pre_eval_greedy"), reader.arm("post_eval_greedy")
-    plan = read_record(project.results("claim_plan.json"), ClaimPlan, fix="./run dvc repro fingerprint")
     trained = read_training(project.results("train.json"), fix="./run dvc repro train")
     beside = claim_inputs(reader, plan, trained, (before, after, *greedy))
     blockers: list[str | tuple[str, str]] = [*beside.blockers]
@@ -147,14 +148,12 @@ def claim_at(
     arms[AGAIN] = beside.base_again
     if beside.random_arm is not None:
         arms[CONTROL] = beside.random_arm
-    scripted, (of_base, facts) = scripted_arms(reader, reader.suite), base_rivals(reader)
+    of_base, facts = base_rivals(reader)
     arms |= {file_of(name): arm for name, arm in of_base.items()}
-    rivals = scripted | of_base | {GREEDY: greedy[0]}
     blockers += other_rivals(of_base, facts, plan, trained.base_digest)
     beyond = secondary_arms(reader)
     arms |= {name: arm for both in beyond.values() for name, arm in both.items()}
     blockers += other_players(beyond, trained)
-    suites = played_suites(reader, plan, beyond)
     details = details_of(
         before[1],
         after[1],
@@ -164,6 +163,8 @@ def claim_at(
     )
     misgraded = [said for name in arms for said in reader.misgraded(name)]
     blockers += misgraded
+    scripted = playing()
+    rivals = scripted[""].episodes | {name: arm[1] for name, arm in of_base.items()} | {GREEDY: greedy[0][1]}
     claim = compare(
         before[1],
         after[1],
@@ -180,11 +181,11 @@ def claim_at(
         base_again=beside.base_again[1],
         random_arm=None if beside.random_arm is None else beside.random_arm[1],
         random_health=beside.random_health,
-        rivals={name: arm[1] for name, arm in rivals.items() if name in plan.rivals},
+        rivals={name: episodes for name, episodes in rivals.items() if name in plan.rivals},
         planned_points=beside.planned.smallest_detectable_points,
         level=level_of(beside.opened, plan),
         opened=beside.opened,
-        secondary_suites=suites,
+        secondary_suites=played_suites(plan, beyond, scripted),
         notes=[
             *beside.notes,
             *rival_notes(reader.task, plan, facts),
@@ -200,7 +201,7 @@ def claim_at(
         replayed=reader.replayed,
         trained=trained,
         arms=arms,
-        scripted=scripted,
+        baselines=scripted[""].reports,
         planned=beside.planned,
         details=details,
         log=log,

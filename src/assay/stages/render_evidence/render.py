@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Mapping, Sequence, Set
+from functools import partial
 
 import pandas as pd
 
@@ -34,6 +35,7 @@ from assay.evidence.tables.claim_tables import (
 )
 from assay.pipeline.inputs import heldout_suite
 from assay.pipeline.project import Project
+from assay.stages.render_evidence.ahead import begin
 from assay.stages.render_evidence.arms import Arm, log_table
 from assay.stages.render_evidence.claim_at import ClaimMade, claim_at
 from assay.stages.render_evidence.claim_inputs import opened_said
@@ -45,19 +47,22 @@ from assay.stages.render_evidence.reader_pages import EPISODES, SOURCES, write_p
 from assay.statistics.timing import timing_summary
 
 
-def render_evidence(project: Project, graded: Callable[[], Set[str]] | None = None) -> None:
+def render_evidence(
+    project: Project, graded: Callable[[], Set[str]] | None = None, processes: int = 2
+) -> None:
     """Write everything a reader sees, from the files the earlier stages wrote.
 
     Args:
         project: The run.
         graded: As of `ArmReader`.
+        processes: As of `begin`.
 
     Raises:
         AssayError: A file is missing, damaged or not what it should be; a claim that says NOT EVALUABLE is
             written first.
     """
     try:
-        _render(project, graded)
+        _render(project, graded, processes)
     except (DataError, EvidenceError, RecordError, TaskError) as error:
         refuse(project, error)
         raise
@@ -70,8 +75,8 @@ def render_evidence(project: Project, graded: Callable[[], Set[str]] | None = No
         raise unusable from error
 
 
-def _render(project: Project, graded: Callable[[], Set[str]] | None) -> None:
-    made = claim_at(project, graded=graded)
+def _render(project: Project, graded: Callable[[], Set[str]] | None, processes: int) -> None:
+    made = claim_at(project, graded=graded, processes=processes)
     claim, task = made.claim, made.task
     before, after = made.arms["pre_eval"], made.arms["post_eval"]
     greedy = made.arms["pre_eval_greedy"], made.arms["post_eval_greedy"]
@@ -83,7 +88,7 @@ def _render(project: Project, graded: Callable[[], Set[str]] | None) -> None:
     baselines, ends = made.baselines, (task.floor, task.ceiling)
     validity = validity_frame(before[0], after[0])
     own = {} if validity is None else {"Validity and field F1 by stratum": validity}
-    _write_pages(project, made, gaps, own)
+    _write_pages(project, made, gaps, own, processes)
     summary = readme_block(
         claim, before[0], after[0], gaps, baselines=baselines, ends=ends, further=own, greedy=greedy_reports
     )
@@ -104,7 +109,11 @@ def _render(project: Project, graded: Callable[[], Set[str]] | None) -> None:
 
 
 def _write_pages(
-    project: Project, made: ClaimMade, gaps: Mapping[str, Interval], own: Mapping[str, pd.DataFrame]
+    project: Project,
+    made: ClaimMade,
+    gaps: Mapping[str, Interval],
+    own: Mapping[str, pd.DataFrame],
+    processes: int,
 ) -> None:
     """Draw every figure and write the pages; `own` are the tables that only this task has."""
     claim, task, trained, baselines = made.claim, made.task, made.trained, made.baselines
@@ -137,6 +146,9 @@ def _write_pages(
         tables = {SECONDARY_TABLE: secondary_frame(claim.secondary_suites), **tables}
     tables |= detail_tables(made.details, made.planned, task.cluster_name)
     path = project.results("contamination.json")
+    compared, training_figures, rivals = _drawn(
+        project, (comparison, training, of_rivals_of(claim)), processes
+    )
     write_pages(
         project,
         task,
@@ -153,11 +165,11 @@ def _write_pages(
             graded={name: len(episodes) for name, (_, episodes) in made.arms.items()},
             misgraded=made.misgraded,
         ),
-        compared=_drawn(project, comparison),
-        training_figures=_drawn(project, training),
+        compared=compared,
+        training_figures=training_figures,
         tables=tables,
         baselines=ladder_frame(baselines, before[0], after[0], floor=task.floor, ceiling=task.ceiling),
-        rivals=_drawn(project, of_rivals_of(claim)),
+        rivals=rivals,
         stepped=shown,
         limits=limits(task, claim, before[0], after[0], baselines),
     )
@@ -193,21 +205,30 @@ def _gaps(before: Arm, after: Arm, plan: ClaimPlan, known: Mapping[str, Interval
     return gaps | dict(known)
 
 
-def _drawn(project: Project, gallery: Sequence[Drawn]) -> list[Shown]:
-    """Write every figure as PNG and SVG; return them as a page shows them."""
-    shown = []
-    for each in gallery:
-        rendered = render(each.figure, each.finding)
-        for kind, content in rendered.items():
-            write_bytes(project.results(f"figures/{each.name}.{kind}"), content)
-        shown.append(
+def _drawn(project: Project, galleries: Sequence[Sequence[Drawn]], processes: int) -> list[list[Shown]]:
+    """Write every figure as PNG and SVG; return those of each gallery as a page shows them."""
+    gallery = [each for own in galleries for each in own]
+    # Every second one beside, since those of one kind cost alike
+    others = begin(partial(_rendered, gallery[1::2]), processes=processes)
+    rendered = _rendered(gallery[::2]) | others()
+    for name, contents in rendered.items():
+        for kind, content in contents.items():
+            write_bytes(project.results(f"figures/{name}.{kind}"), content)
+    return [
+        [
             Shown(
                 each.name,
-                rendered["svg"],
+                rendered[each.name]["svg"],
                 each.caption,
                 each.table,
                 SOURCES.get(each.name, EPISODES),
                 each.finding,
             )
-        )
-    return shown
+            for each in own
+        ]
+        for own in galleries
+    ]
+
+
+def _rendered(gallery: Sequence[Drawn]) -> dict[str, dict[str, bytes]]:
+    return {each.name: render(each.figure, each.finding) for each in gallery}

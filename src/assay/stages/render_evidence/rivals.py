@@ -3,35 +3,57 @@ that."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from assay.core.config.rivals import RivalSettings
+from assay.core.records import Episode
 from assay.core.storage.json import read_record
 from assay.dataset.suite import Suite
 from assay.evaluation.replay import play_baseline
 from assay.evidence.claim.plan import ClaimPlan
-from assay.pipeline.inputs import items_of
+from assay.pipeline.inputs import items_of, secondary_suites
 from assay.pipeline.rival_files import BaseRival, BaseRivals, file_of
 from assay.stages.render_evidence.arms import Arm, ArmReader
-from assay.statistics.report import report_on
+from assay.statistics.report import Report, report_on
 from assay.tasks.protocol import Task
 from assay.tasks.rivals import GREEDY, players_of, rivals_of
 
 ALL = RivalSettings(few_shot=3, best_of_n=4, constrained=True)
 
 
-def scripted_arms(reader: ArmReader, suite: Suite) -> dict[str, Arm]:
-    """Play a suite with every scripted player of a task; return reports and episodes by name."""
-    return reader.once(partial(_play_scripted, reader, suite), "scripted players", suite, "fingerprint.json")
+@dataclass(frozen=True, slots=True)
+class ScriptedArms:
+    """The scripted players of a task on one suite, by name: all reports, and the episodes of those that a
+    claim is compared with."""
+
+    reports: dict[str, Report]
+    episodes: dict[str, list[Episode]]
 
 
-def _play_scripted(reader: ArmReader, suite: Suite) -> dict[str, Arm]:
+def scripted_arms(reader: ArmReader, plan: ClaimPlan) -> dict[str, ScriptedArms]:
+    """Play the held-out suite, by the name of "", and each secondary one with every scripted player."""
+    suites, what = {"": reader.suite, **secondary_suites(reader.project)}, sorted(plan.rivals)
+    return {
+        name: reader.once(
+            partial(_play_scripted, reader, suite, what),
+            f"scripted players, and how {', '.join(what)} played",
+            suite,
+            "fingerprint.json",
+        )
+        for name, suite in suites.items()
+    }
+
+
+def _play_scripted(reader: ArmReader, suite: Suite, kept: Sequence[str]) -> ScriptedArms:
     task, retries = reader.task, reader.project.params.health.retries
-    found = {}
+    found = ScriptedArms({}, {})
     for name, player in sorted(players_of(task, items_of(reader.project, "train")).items()):
         episodes = play_baseline(reader.replayed, player, suite.plays(), name, retries=retries)
-        found[name] = (report_on(episodes, suite, f"scripted:{name}", "sampled"), episodes)
+        found.reports[name] = report_on(episodes, suite, f"scripted:{name}", "sampled")
+        if name in kept:
+            found.episodes[name] = episodes
     return found
 
 

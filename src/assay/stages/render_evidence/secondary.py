@@ -9,10 +9,10 @@ from assay.dataset.audit_records import Contamination, judged
 from assay.dataset.external import Training
 from assay.evidence.claim.plan import ClaimPlan
 from assay.evidence.claim.secondary_suites import PlayedSuite
-from assay.pipeline.inputs import secondary_file, secondary_suites
+from assay.pipeline.inputs import secondary_file
 from assay.pipeline.project import Project
 from assay.stages.render_evidence.arms import Arm, ArmReader
-from assay.stages.render_evidence.rivals import scripted_arms
+from assay.stages.render_evidence.rivals import ScriptedArms
 
 BEFORE, AFTER = "pre_eval", "post_eval"
 Both = Mapping[str, Arm]
@@ -32,13 +32,17 @@ def secondary_arms(reader: ArmReader) -> dict[str, Both]:
     return found
 
 
-def played_suites(reader: ArmReader, plan: ClaimPlan, beyond: Mapping[str, Both]) -> dict[str, PlayedSuite]:
+def played_suites(
+    plan: ClaimPlan, beyond: Mapping[str, Both], scripted: Mapping[str, ScriptedArms]
+) -> dict[str, PlayedSuite]:
     """Return what was played on each secondary suite, with the players of the plan that need no skill."""
-    suites, found = secondary_suites(reader.project), {}
+    found = {}
     for name, both in beyond.items():
         (_, before), (_, after) = both.values()
-        scripted = scripted_arms(reader, suites[name])
-        trivial = {who: arm[1] for who, arm in scripted.items() if plan.rivals.get(who) == "trivial"}
+        played = scripted[name].episodes
+        trivial = {
+            who: played[who] for who, kind in plan.rivals.items() if kind == "trivial" and who in played
+        }
         found[name] = PlayedSuite(before, after, trivial)
     return found
 

@@ -105,7 +105,7 @@ def check_judgement(package: Path, work: Path, *, other_code: bool = False) -> I
     Args:
         package: The folder of the package.
         work: An empty folder.
-        other_code: Whether another version of the code may check, and agreement to 9 digits will do.
+        other_code: Whether another version of the code may check, and other drawings go unjudged.
     """
     told: list[Judgement] = []
 
@@ -154,7 +154,7 @@ def check_judgement(package: Path, work: Path, *, other_code: bool = False) -> I
         if told[0].plan is not None:
             departed = any(PLANNED in text for text in judged.findings)
             said += f"; what was judged is {'not ' if departed else ''}what was planned"
-        return compare(package, work, (*MADE, CARD), said=said, nearly=other_code, apart_from_svg=other_code)
+        return compare(package, work, (*MADE, CARD), said=said, apart_from_svg=other_code)
 
     def planned() -> LookResult:
         made = read_plan(package / PLAN)

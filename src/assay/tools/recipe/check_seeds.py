@@ -60,7 +60,7 @@ def check_seeds(
     Args:
         package: The folder of the package; only read.
         work: An empty folder.
-        other_code: Whether agreement to 9 digits will do.
+        other_code: Whether a figure that is drawn otherwise goes unjudged.
         processes: How many runs are looked at at a time.
     """
     for check in _checks(package, work, other_code=other_code, processes=processes):
@@ -83,14 +83,14 @@ def _checks(package: Path, work: Path, *, other_code: bool, processes: int) -> I
     yield looked("V3", "code", partial(_code, copies[0]))
     yield looked("V3", "dvc.lock", partial(_locked, package, one, copies))
     again = work / "again"
-    data = partial(_data_again, copies, work / "data", other_code)
+    data = partial(_data_again, copies, work / "data")
     try:
-        yield from _claims_again(copies, again, data, nearly=other_code, processes=processes)
+        yield from _claims_again(copies, again, data, processes=processes)
     except (OSError, RuntimeError) as error:  # a process beside was killed, or could not be started
         yield Check(level="V1", name="claims", outcome="failed", found=f"a process ended: {error}")
         return
     name = f"{one.task}: the numbers over seeds, from raw episodes"
-    yield looked("V1", name, partial(_numbers_again, package, one, copies, again, other_code))
+    yield looked("V1", name, partial(_numbers_again, package, one, copies, again))
     yield looked("V1", "figure", partial(_figure_again, package, one, copies[0], again, other_code))
 
 
@@ -194,7 +194,7 @@ def _locked(package: Path, one: SeedsTogether, copies: Sequence[Path]) -> LookRe
     return LookResult(f"{counted(n, 'files and folders')} of {counted(len(copies), 'runs')}", wrong)
 
 
-def _data_again(copies: Sequence[Path], work: Path, nearly: bool) -> LookResult:
+def _data_again(copies: Sequence[Path], work: Path) -> LookResult:
     """Fingerprint, audit and plan again, once for what runs have in common."""
     done: dict[tuple[str, ...], str] = {}
     for copy in copies:
@@ -208,7 +208,7 @@ def _data_again(copies: Sequence[Path], work: Path, nearly: bool) -> LookResult:
             shutil.copytree(copy / each, again / each, copy_function=_link)
         fingerprint.run(Project(again, project.params))
         names = {f"{DATA}/{name}" for place in (copy, again) for name in listing(place / DATA)}
-        seen = compare(copy, again, names, nearly=nearly, said="fingerprint, audit, contamination and plan")
+        seen = compare(copy, again, names, said="fingerprint, audit, contamination and plan")
         if seen.wrong:
             return LookResult("", [f"{copy.name}/{each}" for each in seen.wrong])
         done[kind] = seen.said
@@ -216,7 +216,7 @@ def _data_again(copies: Sequence[Path], work: Path, nearly: bool) -> LookResult:
 
 
 def _claims_again(
-    copies: Sequence[Path], again: Path, data: Callable[[], LookResult], *, nearly: bool, processes: int
+    copies: Sequence[Path], again: Path, data: Callable[[], LookResult], *, processes: int
 ) -> Iterator[Check]:
     """Yield the check of the data, and one of each run's claim.
 
@@ -227,21 +227,21 @@ def _claims_again(
     try:
         if processes < 2:
             yield looked("V1", "data", data)
-            yield from (_claim_again(copy, again, nearly) for copy in copies)
+            yield from (_claim_again(copy, again) for copy in copies)
             return
         context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
         with ProcessPoolExecutor(1, mp_context=context) as pool:
             beside = pool.submit(looked, "V1", "data", data)
-            first = _claim_again(copies[0], again, nearly)
+            first = _claim_again(copies[0], again)
             yield beside.result()
         yield first
         with ProcessPoolExecutor(processes, mp_context=context) as pool:
-            yield from pool.map(partial(_claim_again, again=again, nearly=nearly), copies[1:])
+            yield from pool.map(partial(_claim_again, again=again), copies[1:])
     finally:
         _KNOWN.clear()
 
 
-def _claim_again(copy: Path, again: Path, nearly: bool) -> Check:
+def _claim_again(copy: Path, again: Path) -> Check:
     """Grade every episode of a run again and make its claim; what was made takes the place of what is
     stored."""
 
@@ -253,7 +253,7 @@ def _claim_again(copy: Path, again: Path, nearly: bool) -> Check:
         said = (
             f"{counted(n, 'episodes')} of {counted(len(made.arms), 'arms')} graded again; claim and metrics"
         )
-        seen = compare(copy, place, PAGES, nearly=nearly, said=said)
+        seen = compare(copy, place, PAGES, said=said)
         for name in PAGES:
             write_bytes(copy / name, (place / name).read_bytes())
         # Not in the package, but what recipe.json tells of each seed is from there.
@@ -264,9 +264,7 @@ def _claim_again(copy: Path, again: Path, nearly: bool) -> Check:
     return looked("V1", f"{copy.name}: claim", look)
 
 
-def _numbers_again(
-    package: Path, told: SeedsTogether, copies: Sequence[Path], again: Path, nearly: bool
-) -> LookResult:
+def _numbers_again(package: Path, told: SeedsTogether, copies: Sequence[Path], again: Path) -> LookResult:
     """Put recipe.json together again, from the claims that were made again."""
     one_sided = told.recipe is not None and told.recipe.sided == "one-sided"
     for copy in copies:  # what it rendered is another now where it was edited, which its own check said
@@ -275,18 +273,18 @@ def _numbers_again(
     found = recipe_file.combine_seeds(told.task, told.preset, copies, runs, told.bases, one_sided=one_sided)
     same: Mapping[str, Any] = {name: getattr(told, name) for name in NOT_DERIVED}
     write_bytes(again / RECIPE, recipe_bytes(found.model_copy(update=same)))
-    return compare(
-        package, again, [RECIPE], nearly=nearly, said=f"{RECIPE} over {counted(len(runs), 'seeds')}"
-    )
+    return compare(package, again, [RECIPE], said=f"{RECIPE} over {counted(len(runs), 'seeds')}")
 
 
-def _figure_again(package: Path, told: SeedsTogether, copy: Path, again: Path, nearly: bool) -> LookResult:
+def _figure_again(
+    package: Path, told: SeedsTogether, copy: Path, again: Path, other_drawings: bool
+) -> LookResult:
     """Draw the figure of every seed again, from the numbers that were made again."""
     (found,) = read_record(again / RECIPE, Recipes, fix=FIX).recipes.values()
     drawn = {f"{told.task}.{kind}": content for kind, content in draw_seeds(found, copy).items()}
     for name, content in drawn.items():
         write_bytes(again / name, content)
     seen = compare(package, again, drawn, said="the gain of every seed, drawn again")
-    if seen.wrong and nearly:
+    if seen.wrong and other_drawings:
         return LookResult(f"drawn otherwise here: {seen.wrong[0]}", unchecked=True)
     return seen

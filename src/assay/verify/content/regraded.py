@@ -1,5 +1,4 @@
-"""V2: every stored completion is read and graded again, held-out and validation alike, equal to the last
-bit."""
+"""V2: every stored completion is read and graded again, held-out and validation alike."""
 
 from __future__ import annotations
 
@@ -19,17 +18,16 @@ from assay.verify.own_code import unseen_said
 from assay.verify.unpacked import Unpacked
 
 
-def regraded(package: Unpacked, *, nearly: bool) -> Iterator[Check]:
+def regraded(package: Unpacked) -> Iterator[Check]:
     """Grade the episodes of every arm and of every validation again.
 
-    Args:
-        package: What is stored.
-        nearly: Whether rewards that agree to 7 digits will do.
+    Numbers that agree to 7 digits pass, and it is said of them: processors with and without AVX-512 differ in
+    the last bits of an exponential.
     """
     for name in package.arms:
-        yield looked("V2", f"{name}.jsonl", partial(_arm, package, name, nearly))
+        yield looked("V2", f"{name}.jsonl", partial(_arm, package, name))
     if not package.elsewhere:
-        yield looked("V2", "validation.jsonl", lambda: _validations(package, nearly))
+        yield looked("V2", "validation.jsonl", partial(_validations, package))
     if package.project.params.task.brings_code:
         if package.task_code is None:
             yield unlooked("V2", "rewards", unseen_said(package))
@@ -47,19 +45,19 @@ def _told_again(package: Unpacked) -> LookResult:
     return LookResult(f"{counted(len(stored), 'lines')} told again", wrong)
 
 
-def _arm(package: Unpacked, name: str, nearly: bool) -> LookResult:
-    return _graded(package, [(package.suite_of(name), package.episodes(name), f"{name}.jsonl")], nearly)
+def _arm(package: Unpacked, name: str) -> LookResult:
+    return _graded(package, [(package.suite_of(name), package.episodes(name), f"{name}.jsonl")])
 
 
-def _validations(package: Unpacked, nearly: bool) -> LookResult:
+def _validations(package: Unpacked) -> LookResult:
     parts, single = [], replace(package.validation, draws=1)
     for step, sampled, greedy in package.validations:
         parts.append((package.validation, sampled, f"validation.jsonl, step {step}, sampled"))
         parts.append((single, greedy, f"validation.jsonl, step {step}, greedy"))
-    return _graded(package, parts, nearly)
+    return _graded(package, parts)
 
 
-def _graded(package: Unpacked, parts: Sequence[tuple[Suite, list[Episode], str]], nearly: bool) -> LookResult:
+def _graded(package: Unpacked, parts: Sequence[tuple[Suite, list[Episode], str]]) -> LookResult:
     n = sum(len(episodes) for _, episodes, _ in parts)
     turns = sum(len(episode.turns) for _, episodes, _ in parts for episode in episodes)
     said = f"{counted(turns, 'completions')} of {counted(n, 'episodes')} graded again"
@@ -73,6 +71,6 @@ def _graded(package: Unpacked, parts: Sequence[tuple[Suite, list[Episode], str]]
         if word:
             how = f"success itself is not checked: it is the word of {settings.entry} ({rule.compare})"
     wrong = [fault for part in parts for fault in graded_again(task, *part, exact=True)]
-    if wrong and nearly and not any(graded_again(task, *part) for part in parts):
-        return LookResult(f"{said}, rewards equal to 7 digits, not to the last ({wrong[0]})")
+    if wrong and not any(graded_again(task, *part) for part in parts):
+        return LookResult(f"{said}, numbers equal to 7 digits, not to the last ({wrong[0]})")
     return LookResult(f"{said}, {how}", wrong, unchecked=word)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import replace
@@ -14,7 +15,7 @@ from assay.core.counting import counted
 from assay.core.errors import RecordError
 from assay.core.evidence_files import place_of
 from assay.core.records import TRAINING_LOG_COLUMNS
-from assay.core.storage.files import read_bytes, write_bytes
+from assay.core.storage.files import write_bytes
 from assay.core.storage.json import read_record, write_jsonl
 from assay.core.storage.untrusted import listing
 from assay.package.layout import ADAPTER, BASE, PARITY, SUMS
@@ -42,14 +43,13 @@ TRAINING_TABLES = (
 )
 
 
-def tables_again(package: Unpacked, work: Path, *, nearly: bool) -> Iterator[Check]:
+def tables_again(package: Unpacked, work: Path) -> Iterator[Check]:
     """Write the episodes of every arm and compute the tables of a training again, and compare each with the
     stored one.
 
     Args:
         package: What is stored.
         work: An empty folder to compute in.
-        nearly: Whether agreement to 9 digits will do.
     """
 
     def episodes() -> LookResult:
@@ -59,7 +59,7 @@ def tables_again(package: Unpacked, work: Path, *, nearly: bool) -> Iterator[Che
             n += len(package.episodes(name))
         said = f"{counted(n, 'episodes')} of {counted(len(package.arms), 'arms')} written again"
         names = [place_of(f"{name}.jsonl") for name in package.arms]
-        return compare(package.root, work, names, nearly=nearly, said=said)
+        return compare(package.root, work, names, said=said)
 
     def training() -> LookResult:
         if package.elsewhere:
@@ -76,9 +76,7 @@ def tables_again(package: Unpacked, work: Path, *, nearly: bool) -> Iterator[Che
             f" {counted(len(history.validations), 'validations')} "
         )
         said += f"({counted(n, 'episodes')})"
-        return compare(
-            package.root, work, [place_of(name) for name in TRAINING_TABLES], nearly=nearly, said=said
-        )
+        return compare(package.root, work, [place_of(name) for name in TRAINING_TABLES], said=said)
 
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
@@ -113,7 +111,7 @@ def rendered_again(
     names: frozenset[str],
     work: Path,
     *,
-    nearly: bool = False,
+    other_drawings: bool = False,
     other_code: bool = False,
     task_code: Path | None = None,
 ) -> list[Check]:
@@ -124,26 +122,26 @@ def rendered_again(
         root: The unpacked package.
         names: Its files.
         work: A folder that is not there yet, for the copy.
-        nearly: Whether agreement to 9 digits will do, and drawings are not judged that are not the same.
+        other_drawings: Whether drawings are not judged that are not the same.
         other_code: Whether other code made the package: what it worded otherwise is not judged, numbers are.
         task_code: As of `Unpacked`.
     """
     package = Unpacked(root, names, task_code)
-    return list(rendered_again_lazily(package, work, nearly=nearly, other_code=other_code))
+    return list(rendered_again_lazily(package, work, other_drawings=other_drawings, other_code=other_code))
 
 
 def rendered_again_lazily(
-    package: Unpacked, work: Path, *, nearly: bool = False, other_code: bool = False
+    package: Unpacked, work: Path, *, other_drawings: bool = False, other_code: bool = False
 ) -> Iterator[Check]:
     """Yield the checks of `rendered_again` one at a time, for who may have seen enough."""
-    data, documents = files_again(package, work, nearly=nearly, other_code=other_code)
+    data, documents = files_again(package, work, other_code=other_code)
     yield data()
-    yield from pages_again(package, work, nearly=nearly, other_code=other_code)
+    yield from pages_again(package, work, other_drawings=other_drawings, other_code=other_code)
     yield documents()
 
 
 def files_again(
-    package: Unpacked, work: Path, *, nearly: bool, other_code: bool
+    package: Unpacked, work: Path, *, other_code: bool
 ) -> tuple[Callable[[], Check], Callable[[], Check]]:
     """Return how to make again, and compare, what the first stage wrote, and the package's own documents;
     arguments as of `rendered_again`."""
@@ -153,7 +151,7 @@ def files_again(
         fingerprint.run(_copied(package, work, fingerprint.WRITES))
         shutil.rmtree(work / ".scratch", ignore_errors=True)
         said = "fingerprint, audit, contamination and plan of the claim from the data"
-        return compare(root, work, written_names(work, fingerprint.WRITES), nearly=nearly, said=said)
+        return compare(root, work, written_names(work, fingerprint.WRITES), said=said)
 
     def documents() -> LookResult:
         merged = holds_adapter(package.project)
@@ -169,7 +167,7 @@ def files_again(
             f"{', '.join(sorted(made))} written again; every other of the {len(expected)} files is one of the"
             " run's"
         )
-        seen = compare(root, work, made, nearly=nearly, said=said)
+        seen = compare(root, work, made, said=said)
         return LookResult("", wrong) if wrong else _judged(seen, other_code)
 
     return partial(looked, "V1", "data", data), partial(looked, "V1", "documents", documents)
@@ -179,26 +177,25 @@ def pages_again(
     package: Unpacked,
     work: Path,
     *,
-    nearly: bool,
+    other_drawings: bool,
     other_code: bool,
     graded: Callable[[], Set[str]] | None = None,
+    processes: int = 1,
 ) -> Iterator[Check]:
-    """Yield the checks of claim, pages and figures; `graded` as of `ArmReader`, the others as of
-    `rendered_again`."""
+    """Yield the checks of claim, pages and figures; `graded` as of `ArmReader`, `processes` as of `begin`,
+    the others as of `rendered_again`."""
     root = package.root
 
     def claim() -> LookResult:
-        render_evidence.run(_copied(package, work, render_evidence.WRITES), graded)
+        render_evidence.run(_copied(package, work, render_evidence.WRITES), graded, processes=processes)
         stored = among(package.names, render_evidence.WRITES)  # a table more than follows is found too
         names = {name for name in _rendered_names(work) | stored if name.endswith(NUMBERS)}
-        return compare(
-            root, work, names, nearly=nearly, said=f"{len(names)} files from episodes, reports and logs"
-        )
+        return compare(root, work, names, said=f"{len(names)} files from episodes, reports and logs")
 
     def pages() -> LookResult:
         names = _rendered_names(work)
         drawn = {name for name in names if name.startswith(FIGURES)} | {PAGE}
-        other = nearly and bool(compare(root, work, drawn, said="").wrong)
+        other = other_drawings and bool(compare(root, work, drawn, said="").wrong)
         texts = {name for name in names - drawn if not name.endswith(NUMBERS)}
         seen = compare(
             root,
@@ -229,7 +226,11 @@ def pages_again(
             f"{len(seen.wrong)} of {len(names)} are drawn otherwise here (matplotlib {mpl.__version__},"
             f" theirs {theirs})"
         )
-        return LookResult(said, unchecked=True) if nearly else LookResult("", [f"{said}: {seen.wrong[0]}"])
+        return (
+            LookResult(said, unchecked=True)
+            if other_drawings
+            else LookResult("", [f"{said}: {seen.wrong[0]}"])
+        )
 
     yield looked("V1", "claim", claim)
     yield looked("V1", "pages", pages)
@@ -256,7 +257,8 @@ def _copied(package: Unpacked, work: Path, writes: tuple[str, ...]) -> Project:
         if not any(name == each or name.startswith(f"{each}/") for each in writes):
             target = work / name
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(read_bytes(package.root / name, fix=FIX))
+            # By a link: stages write files anew, never into one that is there.
+            os.link(package.root / name, target, follow_symlinks=False)
     for name in (BASE, ADAPTER):  # where a pretrained base or a whole model lies, no package says
         (work / name).mkdir(parents=True, exist_ok=True)
     return replace(package.project, root=work)
