@@ -219,7 +219,7 @@ _design(
         files, path("health.jsonl"), rows_of(files, path("health.jsonl"))[1:]
     ),
     longer_baseline=text("params.yaml", r"baseline_steps: \d+", "baseline_steps: 4"),
-    other_rule=text("params.yaml", "checkpoint_rule: last", "checkpoint_rule: best_validation_reward"),
+    other_rule=text("params.yaml", "checkpoint_rule: best_validation_reward", "checkpoint_rule: last"),
 )
 _design(
     "everything but the model",
@@ -251,7 +251,13 @@ def forged(design: Design, before: Files, folder: Path) -> Files:
     """Return the files of a design, covered up as well as its forger can."""
     files = dict(before)
     design.forge(files)
-    assert files != before
+    if files == before:
+        raise PackageError(
+            "a package that the design changes, such as of a training in which an alarm rang",
+            found="one that it leaves as it is",
+            where=design.kind,
+            fix="train it with another train.learning_rate",
+        )
     files = with_digests(files, before, folder)
     if design.due in (TRAIN, NOTHING):
         files = rung_anew(files, folder)

@@ -224,7 +224,11 @@ def main() -> None:
     parser.add_argument("--clean", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--real", type=Path, help="package of a real run of grpo=tiny_smoke, for the designs")
+    parser.add_argument(
+        "--real",
+        type=Path,
+        help="package of a real run of grpo=tiny_smoke in which an alarm rang, for the designs",
+    )
     parser.add_argument(
         "--only-designs", action="store_true", help="leave the rest of an earlier result as it is"
     )

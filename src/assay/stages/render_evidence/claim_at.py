@@ -121,7 +121,7 @@ def claim_at(
         project: With data, measurements and training; a claim that lies there is not read.
         known: Of `ArmReader`: what runs that share files have in common.
         graded: Of `ArmReader` too.
-        processes: As of `begin`, to play the scripted players; of a task with code of its own it is 1.
+        processes: As of `begin`, for players and grading; 1 of a task that brings code of its own.
 
     Raises:
         AssayError: A file is missing, damaged or not what it should be.
@@ -154,6 +154,11 @@ def claim_at(
     beyond = secondary_arms(reader)
     arms |= {name: arm for both in beyond.values() for name, arm in both.items()}
     blockers += other_players(beyond, trained)
+    # One that asks another process what was graded is no fork's to call.
+    grading = begin(
+        lambda: [said for name in arms for said in reader.misgraded(name)],
+        processes=processes if graded is None else 1,
+    )
     details = details_of(
         before[1],
         after[1],
@@ -161,11 +166,10 @@ def claim_at(
         seed=derive_seed("details", plan.suite_digest),
         largest=plan.largest_cluster or 0,
     )
-    misgraded = [said for name in arms for said in reader.misgraded(name)]
-    blockers += misgraded
     scripted = playing()
     rivals = scripted[""].episodes | {name: arm[1] for name, arm in of_base.items()} | {GREEDY: greedy[0][1]}
-    claim = compare(
+    compared = partial(
+        compare,
         before[1],
         after[1],
         plan,
@@ -176,8 +180,6 @@ def claim_at(
         split="heldout",
         decoding="sampled",
         training_seeds=[trained.seed] if isinstance(trained, TrainFacts) else [],
-        rng=rng("claim", plan.suite_digest),
-        blockers=blockers,
         base_again=beside.base_again[1],
         random_arm=None if beside.random_arm is None else beside.random_arm[1],
         random_health=beside.random_health,
@@ -195,6 +197,11 @@ def claim_at(
             *shared_with_train(project),
         ],
     )
+    claim = compared(rng=rng("claim", plan.suite_digest), blockers=blockers)
+    misgraded = grading()
+    if misgraded:
+        blockers += misgraded
+        claim = compared(rng=rng("claim", plan.suite_digest), blockers=blockers)
     return ClaimMade(
         claim=claim,
         task=reader.task,

@@ -72,5 +72,5 @@ def _graded(package: Unpacked, parts: Sequence[tuple[Suite, list[Episode], str]]
             how = f"success itself is not checked: it is the word of {settings.entry} ({rule.compare})"
     wrong = [fault for part in parts for fault in graded_again(task, *part, exact=True)]
     if wrong and not any(graded_again(task, *part) for part in parts):
-        return LookResult(f"{said}, numbers equal to 7 digits, not to the last ({wrong[0]})")
+        how, wrong = f"{how}; numbers equal to 7 digits, not to the last", []
     return LookResult(f"{said}, {how}", wrong, unchecked=word)
