@@ -5,6 +5,7 @@ from __future__ import annotations
 import compileall
 import os
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -92,18 +93,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is long, unless all is asked for, or the file itself."""
+    """Leave out what is long, unless all is asked for, or the file itself, and run the dearest files first:
+    one of them at the end would keep one process busy alone."""
+    counts = Counter(map(_file_of, items))
+    items.sort(key=lambda item: (_file_of(item) not in LONG, -counts[_file_of(item)], _file_of(item)))
     if config.getoption("--all"):
         return
     named = {Path(argument.partition("::")[0]).resolve() for argument in config.args}
     kept, left_out = list[pytest.Item](), list[pytest.Item]()
     for item in items:
-        file = item.path.relative_to(TESTS).as_posix() if item.path.is_relative_to(TESTS) else ""
-        is_long = item.get_closest_marker("long") is not None or (file in LONG and item.path not in named)
+        is_long = item.get_closest_marker("long") is not None or (
+            _file_of(item) in LONG and item.path not in named
+        )
         (left_out if is_long else kept).append(item)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = kept
+
+
+def _file_of(item: pytest.Item) -> str:
+    return item.path.relative_to(TESTS).as_posix() if item.path.is_relative_to(TESTS) else ""
 
 
 @pytest.fixture(scope="session", autouse=True)
