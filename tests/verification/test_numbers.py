@@ -55,18 +55,22 @@ def test_an_edited_claim_page_and_figure_are_found_each_by_its_check_whatever_st
     assert "theirs 3.0.0" in found["figures"].found
 
 
+@pytest.mark.usefixtures("figures_as_stored")
 def test_what_is_graded_beside_says_what_one_process_says_and_bars_the_claim(
     unpacked: Path, tmp_path: Path
 ) -> None:
     edited(unpacked, place_of("post_eval.jsonl"), '"success":false', '"success":true')
-    alone = again(unpacked, tmp_path / "alone")
+    alone = next(
+        pages_again(Unpacked(unpacked), tmp_path / "alone", other_drawings=False, other_code=False)
+    )
     found = {n: list(all_levels(unpacked, tmp_path / f"{n}", processes=n)) for n in (1, 2)}
     assert found[1] == found[2]
     outcomes = {(each.level, each.name): each.outcome for each in found[2]}
     assert (outcomes["V2", "post_eval.jsonl"], outcomes["V2", "pre_eval.jsonl"]) == ("failed", "passed")
-    assert alone["claim"].outcome == "failed" and alone["claim"] in found[2]
+    assert (alone.name, alone.outcome) == ("claim", "failed") and alone in found[2]
 
 
+@pytest.mark.usefixtures("figures_as_stored")
 def test_what_is_right_when_it_is_graded_beside_is_not_played_again_for_the_claim(
     unpacked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,6 +135,7 @@ NUMBERS = (
 )
 
 
+@pytest.mark.usefixtures("figures_as_stored")
 def test_an_edited_number_of_a_report_of_a_scripted_player_or_of_the_planned_power_is_found_and_named(
     unpacked: Path, pristine: Path, tmp_path: Path
 ) -> None:
@@ -192,6 +197,7 @@ def test_numbers_that_agree_to_nine_digits_pass_and_are_named(tmp_path: Path) ->
     assert far.wrong
 
 
+@pytest.mark.usefixtures("figures_as_stored")
 def test_other_drawings_are_not_judged_where_the_verifier_lets_them_pass_unchecked(
     unpacked: Path, tmp_path: Path
 ) -> None:
