@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import compileall
+import gc
 import os
 import sys
 from collections import Counter
@@ -135,8 +136,20 @@ def _compiled(_kept: None) -> None:
     kept.kept("compiled", compiled)
 
 
+_IMPORTED = 0  # how many modules, when they were last taken out of the search for garbage
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
-    """Compute on one thread again, whatever the test before has set; before any fixture begins."""
+    """Compute on one thread again, whatever the test before has set; before any fixture begins.
+
+    What was imported is no garbage, and is taken out of the search for it: trainers order one at every end,
+    and it takes longer than a training as small as those of tests.
+    """
+    global _IMPORTED
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
+    if len(sys.modules) > _IMPORTED + 100:
+        gc.collect()  # what is garbage by now would stay for good
+        gc.freeze()
+        _IMPORTED = len(sys.modules)

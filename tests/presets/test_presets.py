@@ -1,6 +1,6 @@
 """Each preset trains its own architecture on both tasks, on a CPU, with random weights.
 
-Cut for time: data to 128 records a split, layers to one (Gemma 2: two, one of each kind), hidden units to an
+Cut for time: data to 64 records a split, layers to one (Gemma 2: two, one of each kind), hidden units to an
 eighth, inner units of the MLP to a sixteenth, the vocabulary to some 2,000 tokens.
 `benchmarks/preset_shapes.py` does the same with all but the layers uncut.
 """
@@ -34,7 +34,7 @@ from assay.tools.forecasts import FORECASTS
 from assay.training.logprobs import hidden_states, logits_of
 from tests.house import ROOT
 from tests.policy.architectures import logprobs_of
-from tests.presets.shapes import CONFIGS, SHAPES, config_of, two_steps, write_base
+from tests.presets.shapes import CONFIGS, SHAPES, config_of, two_steps, values_of, write_base
 
 PARAMETERS = {
     "4090_qwen3": 4_022_468_096,
@@ -78,7 +78,7 @@ def test_a_preset_trains_saves_loads_again_and_is_measured_on_both_tasks(preset:
     expected = [f"model.layers.{layer}.{name}" for layer, name in itertools.product(layers, names)]
     with tempfile.TemporaryDirectory() as folder:
         outcomes = list(two_steps(Path(folder), preset, uncut=False))
-    four_bit = compose(ROOT, Selection(preset, "collider", 0)).values["base"]["quantization"] == "nf4"
+    four_bit = values_of(preset, "collider")["base"]["quantization"] == "nf4"
     for outcome in outcomes:
         assert [name.removeprefix("base_model.model.") for name in outcome.adapted] == expected
         assert outcome.unmoved == []
@@ -91,7 +91,7 @@ def test_a_preset_trains_saves_loads_again_and_is_measured_on_both_tasks(preset:
 @pytest.mark.parametrize("preset", SHAPES)
 def test_a_preset_is_pinned_complete_and_counts_the_published_parameters(preset: str) -> None:
     for task in ("collider", "structured"):
-        params = parse_params(compose(ROOT, Selection(preset, task, 0)).values)
+        params = parse_params(values_of(preset, task))
         assert isinstance(params.base, PretrainedBase) and len(params.base.revision or "") == 40
         episodes = params.train.items_per_step * params.train.group_size
         assert episodes % params.train.micro_batch_size == 0 and params.train.gradient_checkpointing

@@ -92,14 +92,40 @@ def with_last_checkpoint(settings: Params) -> Params:
     )
 
 
+Run = tuple[TrainedAdapter, History]
+
+
+@pytest.fixture(scope="module")
+def seldom() -> Run:
+    """A training with these settings, for all tests that only look at it or hold another one against it."""
+    with mock.patch.object(engine, "guessed", side_effect=engine.guessed) as guessed:
+        found = run(with_last_checkpoint(params()))
+    assert not guessed.called, "nobody asked for drafts"
+    return found
+
+
+@pytest.fixture(scope="module")
+def often() -> Run:
+    """The same with a validation after every step."""
+    return run(with_last_checkpoint(params(every=1)))
+
+
+@pytest.fixture(scope="module")
+def watched() -> tuple[Watch, History]:
+    """A training of a task with an alarm that rings and a limit that cuts prompts."""
+    task = Letters(alarms={"early": 0.0}, max_prompt_tokens=6)
+    watch = Watch(task)
+    _, history = run(params(), task, watch)
+    return watch, history
+
+
 def equal(one: TrainedAdapter, other: TrainedAdapter) -> bool:
     return all(torch.equal(one.adapter[name], other.adapter[name]) for name in one.adapter)
 
 
-def test_the_same_seed_twice_gives_the_same_adapter_and_logs() -> None:
-    settings = with_last_checkpoint(params())
-    one, first = run(settings)
-    other, second = run(settings)
+def test_the_same_seed_twice_gives_the_same_adapter_and_logs(seldom: Run) -> None:
+    one, first = seldom
+    other, second = run(with_last_checkpoint(params()))
     assert equal(one, other)
     assert first.training_log == second.training_log
     assert first.train_log == second.train_log
@@ -130,27 +156,25 @@ def test_a_policy_that_plays_by_lean_learns_by_layers_of_ours_too_and_each_time_
         assert (one.adapter[name] - expected).norm() <= 1e-2 * expected.norm(), name
 
 
-def test_rollouts_and_validations_are_drafted_where_that_is_asked_for() -> None:
+def test_rollouts_and_validations_are_drafted_where_that_is_asked_for(seldom: Run) -> None:
+    assert seldom[1].validations  # in which nothing was drafted, see there
     generation = params().generation.model_copy(update={"backend": "lean", "drafts": 3})
     with mock.patch.object(engine, "guessed", side_effect=engine.guessed) as guessed:
-        run(with_last_checkpoint(params()))
-        assert not guessed.called
         run(with_last_checkpoint(params().model_copy(update={"generation": generation})))
         assert guessed.called
 
 
-def test_validating_more_often_does_not_change_training() -> None:
-    often, _ = run(with_last_checkpoint(params(every=1)))
-    seldom, _ = run(with_last_checkpoint(params(every=2)))
-    assert equal(often, seldom)
+def test_validating_more_often_does_not_change_training(often: Run, seldom: Run) -> None:
+    assert len(often[1].validations) > len(seldom[1].validations)
+    assert equal(often[0], seldom[0])
 
 
-def test_the_temperature_of_evaluations_is_that_of_validations_and_of_no_rollout() -> None:
+def test_the_temperature_of_evaluations_is_that_of_validations_and_of_no_rollout(seldom: Run) -> None:
     settings = with_last_checkpoint(params())
     assert settings.generation.evaluation_temperature == 0.7
     same = settings.generation.model_copy(update={"evaluation_temperature": None})
     assert same.measured_at == same.temperature == 1.0
-    cooler, first = run(settings)
+    cooler, first = seldom
     warmer, second = run(settings.model_copy(update={"generation": same}))
     assert equal(cooler, warmer)
     assert [v.greedy for v in first.validations] == [v.greedy for v in second.validations]
@@ -158,9 +182,10 @@ def test_the_temperature_of_evaluations_is_that_of_validations_and_of_no_rollout
 
 
 @pytest.mark.parametrize("greedy_pass", ["left out", "draws random numbers"])
-def test_the_greedy_pass_does_not_change_training(monkeypatch: pytest.MonkeyPatch, greedy_pass: str) -> None:
-    settings = with_last_checkpoint(params(every=1))
-    whole, first = run(settings)
+def test_the_greedy_pass_does_not_change_training(
+    monkeypatch: pytest.MonkeyPatch, often: Run, greedy_pass: str
+) -> None:
+    whole, first = often
     passes = []
 
     def tampered(
@@ -174,15 +199,15 @@ def test_the_greedy_pass_does_not_change_training(monkeypatch: pytest.MonkeyPatc
         return play(policy, task, plays, decoding, **rest)
 
     monkeypatch.setattr(rollouts, "attempt", tampered)
-    changed, second = run(settings)
+    changed, second = run(with_last_checkpoint(params(every=1)))
     assert passes == [2, 2, 2]
     assert equal(whole, changed)
     assert first.training_log == second.training_log
     assert [v.sampled for v in first.validations] == [v.sampled for v in second.validations]
 
 
-def test_a_validation_holds_all_draws_and_one_greedy_pass_over_the_same_items() -> None:
-    _, history = run(params())
+def test_a_validation_holds_all_draws_and_one_greedy_pass_over_the_same_items(seldom: Run) -> None:
+    _, history = seldom
     for _, sampled, greedy in history.validations:
         assert (
             [e.item_id for e in greedy] == [e.item_id for e in sampled] == [i.id for i in validation().items]
@@ -193,10 +218,10 @@ def test_a_validation_holds_all_draws_and_one_greedy_pass_over_the_same_items() 
     assert [e.turns for e in first.sampled] != [e.turns for e in first.greedy]
 
 
-def test_an_alarm_is_kept_with_its_first_step_its_number_and_its_worst() -> None:
-    task = Letters(alarms={"early": 0.0})
-    watch = Watch(task)
-    _, history = run(params(), task, watch)
+def test_an_alarm_is_kept_with_its_first_step_its_number_and_its_worst(
+    watched: tuple[Watch, History],
+) -> None:
+    watch, history = watched
     rates = [row["early_rate"] for row in history.reward_components]
     batches = next(fact for fact in watch.facts() if fact.source == "batch")
     assert batches.first_step == 1 and batches.times == 2
@@ -206,10 +231,8 @@ def test_an_alarm_is_kept_with_its_first_step_its_number_and_its_worst() -> None
     assert len({(fact.source, fact.worst.flag) for fact in watch.facts()}) == len(watch.facts())
 
 
-def test_prompts_are_cut_in_training_and_validation_alike() -> None:
-    task = Letters(max_prompt_tokens=6)
-    watch = Watch(task)
-    _, history = run(params(), task, watch)
+def test_prompts_are_cut_in_training_and_validation_alike(watched: tuple[Watch, History]) -> None:
+    watch, history = watched
     assert set(watch.cuts) == watch.items and set(watch.cuts.values()) == {1}
     for _, sampled, greedy in history.validations:
         assert {e.prompt_chars_cut for e in [*sampled, *greedy]} == {1}
@@ -220,8 +243,8 @@ def test_a_prompt_that_is_too_long_is_refused_before_the_first_step() -> None:
         run(params(), Letters(max_prompt_tokens=3))
 
 
-def test_the_log_has_the_promised_columns_and_a_kl_even_without_a_kl_term() -> None:
-    _, history = run(params())
+def test_the_log_has_the_promised_columns_and_a_kl_even_without_a_kl_term(seldom: Run) -> None:
+    _, history = seldom
     assert list(history.training_log[0]) == [
         "step",
         "epoch",
@@ -240,19 +263,19 @@ def test_the_log_has_the_promised_columns_and_a_kl_even_without_a_kl_term() -> N
 
 
 def test_a_kl_measured_seldom_is_missing_elsewhere_and_moves_no_weight() -> None:
-    always, every = run(params(steps=4))
-    seldom, third = run(params(steps=4, kl_probe_every=3))
+    always, every = run(params(steps=3))
+    seldom, second = run(params(steps=3, kl_probe_every=2))
     measured = [row["kl"] for row in every.training_log]
-    assert [row["kl"] for row in third.training_log] == [None, None, *measured[2:]]
+    assert [row["kl"] for row in second.training_log] == [None, *measured[1:]]  # the last one is measured too
     assert None not in measured
-    for row in third.train_log:
-        assert row["kl_probe"] == row["signals"]["kl"] == third.training_log[row["step"] - 1]["kl"]
-    assert [row["digests"] for row in every.train_log] == [row["digests"] for row in third.train_log]
+    for row in second.train_log:
+        assert row["kl_probe"] == row["signals"]["kl"] == second.training_log[row["step"] - 1]["kl"]
+    assert [row["digests"] for row in every.train_log] == [row["digests"] for row in second.train_log]
     assert all(torch.equal(tensor, seldom.adapter[name]) for name, tensor in always.adapter.items())
 
 
-def test_an_adapter_names_no_path_of_this_machine(tmp_path: Path) -> None:
-    trained, _ = run(params())
+def test_an_adapter_names_no_path_of_this_machine(tmp_path: Path, seldom: Run) -> None:
+    trained, _ = seldom
     save_adapter(tmp_path / "adapter", trained)
     config = json.loads((tmp_path / "adapter/adapter_config.json").read_text())
     assert config["base_model_name_or_path"] == "models/base"
@@ -274,8 +297,8 @@ def test_the_order_of_items_is_one_permutation_an_epoch() -> None:
     assert item_order(ITEMS, 24, seed=1) != order
 
 
-def test_the_checkpoint_rule_takes_the_best_validation_reward_and_the_earlier_on_a_tie() -> None:
-    _, history = run(params())
+def test_the_checkpoint_rule_takes_the_best_validation_reward_and_the_earlier_on_a_tie(seldom: Run) -> None:
+    _, history = seldom
     episode = history.validations[0][1][0]
     better = episode.model_copy(update={"reward": episode.reward + 1})
     worse = Validation(0, [episode], [better])
@@ -285,9 +308,9 @@ def test_the_checkpoint_rule_takes_the_best_validation_reward_and_the_earlier_on
 
 
 def test_a_checkpoint_rule_that_goes_back_to_weights_that_are_gone_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, seldom: Run
 ) -> None:
-    _, history = run(params())
+    _, history = seldom
     episode = history.validations[0][1][0]
     seen = [Validation(step, [episode], [episode]) for step in (0, 5, 10)]
     assert not recipe.is_newest_chosen(seen, "best_validation_reward")
@@ -297,8 +320,8 @@ def test_a_checkpoint_rule_that_goes_back_to_weights_that_are_gone_is_refused(
         recipe.is_newest_chosen(seen, "last but one")
 
 
-def test_a_rate_whose_question_never_arose_is_missing_not_zero() -> None:
-    _, history = run(params())
+def test_a_rate_whose_question_never_arose_is_missing_not_zero(seldom: Run) -> None:
+    _, history = seldom
     episode = history.validations[0][1][0]
     nobody = episode.model_copy(update={"flags": dict.fromkeys(TASK.flags)})
     row = component_row(1, [nobody], TASK)

@@ -318,7 +318,7 @@ FOUND: list[tuple[str, Tamper, Callable[[Unpacked], LookResult], str]] = [
 
 @pytest.fixture(scope="module")
 def wrong_as_made(pristine: Path) -> Callable[[Callable[[Unpacked], LookResult]], Sequence[str]]:
-    """What a look finds wrong with the package as it was made, looked at once for all that is changed in it."""
+    """What a look finds wrong with the package as it was made; asked once for all tests that change it."""
     package = Unpacked(pristine)
     return cache(lambda look: look(package).wrong)
 
