@@ -66,6 +66,12 @@ def run(
     return Run(name or f"{recipe}{seed}", settings, known, facts(seed), list(before), after)
 
 
+_MADE: dict[str, list[Run]] = {}
+
+
 def runs(n: int, rate: float, **options: Any) -> list[Run]:
-    """Return n runs with the seeds 0 to n - 1."""
-    return [run(seed, rate, **options) for seed in range(n)]
+    """Return n runs with the seeds 0 to n - 1; those that are asked for again are made once."""
+    known = repr((n, rate, sorted(options.items())))
+    if known not in _MADE:
+        _MADE[known] = [run(seed, rate, **options) for seed in range(n)]
+    return list(_MADE[known])
