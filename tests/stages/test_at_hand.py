@@ -7,6 +7,7 @@ import hashlib
 import http.client
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,8 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from omegaconf import OmegaConf
 
+from assay.cli import results
+from assay.core.config.composition import use
 from assay.core.config.settings import DatasetSettings
 from assay.core.errors import NO_VERDICT, NoVerdictYet, RecordError
 from assay.core.evidence_files import folder_of, place_of
@@ -27,7 +31,7 @@ from assay.package.archive import unpack
 from assay.pipeline.inputs import heldout_suite
 from assay.pipeline.project import Project
 from assay.stages import fingerprint, package, render_evidence
-from assay.stages.render_evidence import no_claim
+from assay.stages.render_evidence import no_claim, render
 from assay.stages.render_evidence.at_hand import claim_at_hand, differences
 from assay.stages.render_evidence.claim_at import claim_at
 from assay.stages.render_evidence.no_claim import SHOWN, withdraw_if_other
@@ -59,6 +63,17 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Project:
 def project(made: Project, tmp_path: Path) -> Project:
     """A copy of it to change."""
     return Project.open(Path(shutil.copytree(made.root, tmp_path / "a project")))
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are made and not drawn, which is most of the work of rendering: tests/evidence looks at how
+    they are drawn, tests/verification draws them again from the episodes."""
+
+    def drawn(figure: Any, finding: str) -> dict[str, bytes]:
+        return {"png": finding.encode(), "svg": f"<svg><text>{len(figure.axes)}</text></svg>".encode()}
+
+    monkeypatch.setattr(render, "render", drawn)
 
 
 def changed(project: Project, **changes: Any) -> Project:
@@ -97,6 +112,21 @@ def verdict(root: Path) -> subprocess.CompletedProcess[str]:
     return called(root, "assay.cli", "verdict")
 
 
+def said_by_verdict(root: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]:
+    """Return the exit code of `verdict` and what it says, without starting a process."""
+    said = list[str]()
+    with monkeypatch.context() as patched:
+        patched.chdir(root)
+        patched.setattr(results, "say", said.append)
+        try:
+            results.verdict()
+        except NoVerdictYet as error:
+            return error.exit_code, str(error)
+        except typer.Exit as end:
+            return end.exit_code, "\n".join(said)
+    return 0, "\n".join(said)
+
+
 def test_a_run_stands_for_its_own_settings_and_is_called_by_its_data(made: Project) -> None:
     assert differences(made) == []
     done = verdict(made.root)
@@ -105,13 +135,14 @@ def test_a_run_stands_for_its_own_settings_and_is_called_by_its_data(made: Proje
 
 
 def test_the_colliders_numbers_are_no_verdict_of_another_task_whose_data_were_only_fingerprinted(
-    project: Project,
+    project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root, sentence = project.root, claim_at_hand(project).sentence
-    assert called(root, "dvc", "init", "-q", "--no-scm").returncode == 0
-    assert called(root, "assay.cli", "config", "use", "task=structured", "grpo=tiny_smoke").returncode == 0
-    done = verdict(root)
-    assert done.returncode == 6 and not done.stdout and f"structured: {NO_VERDICT}" in done.stderr
+    (root / ".dvc").mkdir()
+    (root / ".dvc/config").write_text("[core]\n    no_scm = true\n")
+    use(root, grpo="tiny_smoke", task="structured", seed=None)
+    code, said = said_by_verdict(root, monkeypatch)
+    assert code == 6 and f"structured: {NO_VERDICT}" in said and sentence not in said
     done = called(root, "dvc", "repro", "-s", "fingerprint")
     assert done.returncode == 0, done.stderr
     done = verdict(root)
@@ -237,12 +268,12 @@ def test_a_plan_that_was_edited_everywhere_is_not_that_of_the_settings(project: 
     ],
 )
 def test_mixed_inputs_make_no_claim_and_rendering_by_hand_writes_so(
-    project: Project, name: str, changes: dict[str, Any], reason: str
+    undrawn: None, project: Project, name: str, changes: dict[str, Any], reason: str
 ) -> None:
     edited(project, name, **changes)
     claim = claim_at(project).claim
     assert claim.verdict == "NOT EVALUABLE" and reason in claim.reason
-    if name == "claim_plan.json":  # for one of them: figures take their time
+    if name == "claim_plan.json":  # for one of them: pages take their time
         render_evidence.run(project)
         assert json.loads(project.results("claim.json").read_text()) == claim.model_dump(mode="json")
 
@@ -259,9 +290,12 @@ def test_without_a_lock_nobody_knows_the_settings_of_the_training(project: Proje
     assert "no fingerprint, base" in differences(project)[0]
 
 
-def test_a_claim_that_says_why_nothing_can_be_read_is_shown(project: Project) -> None:
+def test_a_claim_that_says_why_nothing_can_be_read_is_shown(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     edited(project, "claim.json", verdict="NOT EVALUABLE", before_policy=UNREAD, after_policy=UNREAD)
-    assert differences(project) == [] and verdict(project.root).returncode == 5
+    code, said = said_by_verdict(project.root, monkeypatch)
+    assert differences(project) == [] and code == 5 and said.startswith("collider: NOT EVALUABLE: ")
     assert differences(changed(project, claim__smallest_effect_points=3.0)) != []
 
 
@@ -329,7 +363,10 @@ def test_a_served_folder_shows_no_claim_as_long_as_the_settings_are_others(proje
         assert get("/report/report.html")[0] == 409
 
 
-def test_the_live_page_leads_to_no_report_of_other_settings(project: Project) -> None:
+def test_the_live_page_leads_to_no_report_of_other_settings(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redraw, "draw_figures", lambda snapshot: {})  # nothing is asked of its curves
     page = project.root / "evidence/observed/live/index.html"
     for seed, leads in ((0, True), (3, False)):
         changed(project, seed=seed)
@@ -385,7 +422,7 @@ def test_the_own_package_is_pushed_only_with_the_claim_at_hand_and_any_other_spe
 
 
 def test_what_is_withdrawn_is_what_render_evidence_shows_and_comes_back_with_the_settings(
-    project: Project, monkeypatch: pytest.MonkeyPatch
+    undrawn: None, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert set(SHOWN) == set(render_evidence.WRITES)
 
@@ -398,7 +435,16 @@ def test_what_is_withdrawn_is_what_render_evidence_shows_and_comes_back_with_the
             path.relative_to(project.root).as_posix(): path.read_bytes() for path in found if path.is_file()
         }
 
-    was = shown()
+    def told() -> dict[str, bytes]:
+        """Return the same without what was drawn, which this test does not draw again: whether figures are
+        the same bytes each time is asked in tests/evidence and tests/verification."""
+        return {
+            name: re.sub(rb"data:image/svg.*?\"", b"", content)
+            for name, content in shown().items()
+            if not name.startswith(place_of("figures"))
+        }
+
+    was, was_told = shown(), told()
     assert {place_of("claim.json"), place_of("figures/forest.svg"), "evidence/README.md"} <= was.keys()
     withdraw_if_other(project)
     assert shown() == was
@@ -409,13 +455,16 @@ def test_what_is_withdrawn_is_what_render_evidence_shows_and_comes_back_with_the
     assert len(said) == 1 and "git checkout -- evidence" in said[0]
     assert not project.results("claim.json").exists() and project.results("pre_eval.jsonl").exists()
     (project.root / "params.yaml").write_bytes(text)
-    assert verdict(project.root).returncode == 6
+    assert said_by_verdict(project.root, monkeypatch)[0] == 6
     render_evidence.run(Project.open(project.root))
-    assert shown() == was and differences(project) == []
+    assert shown().keys() == was.keys() and told() == was_told
+    lock(project)
+    assert differences(project) == []
 
 
-def test_a_task_is_called_by_its_data_wherever_a_person_reads_it(tmp_path: Path) -> None:
-    project = made_run(tmp_path / "mine", task="structured")
+def test_a_task_is_called_by_its_data_wherever_a_person_reads_it(
+    undrawn: None, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     digest = heldout_suite(project).digest
     project.data("").rename(project.root / "data/t3_tools")
     project = changed(project, dataset__root="data/t3_tools")
@@ -423,12 +472,11 @@ def test_a_task_is_called_by_its_data_wherever_a_person_reads_it(tmp_path: Path)
     assert heldout_suite(project).digest == digest  # where data lie is not what they are
     render_evidence.run(project)
     lock(project)
-    done = verdict(project.root)
-    assert done.returncode == 0 and done.stdout.startswith("t3_tools: "), done.stderr
+    code, said = said_by_verdict(project.root, monkeypatch)
+    assert code == 0 and said.startswith("t3_tools: "), said
     report = project.results("report.html").read_text()
     assert (
-        "<h1>assay: t3_tools, before and after GRPO</h1>" in report
-        and "t3_tools (a structured task)" in report
+        "<h1>assay: t3_tools, before and after GRPO</h1>" in report and "t3_tools (a collider task)" in report
     )
     assert (project.root / "evidence/README.md").read_text().startswith("# Evidence: t3\\_tools\n")
     unpack(packaged(project, tmp_path / "dist"), tmp_path / "unpacked")
@@ -436,7 +484,7 @@ def test_a_task_is_called_by_its_data_wherever_a_person_reads_it(tmp_path: Path)
     assert (
         "# GRPO adapter for the task t3_tools" in card
         and "assay-t3_tools" in card
-        and "assay-structured" not in card
+        and "assay-collider" not in card
     )
 
 
