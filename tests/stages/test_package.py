@@ -32,36 +32,64 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made_run(tmp_path_factory.mktemp("made") / "run").root
 
 
+@pytest.fixture(scope="module")
+def packed(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run where it was trained and packaged into a linked folder; nobody writes in it."""
+    root = Path(shutil.copytree(made, tmp_path_factory.mktemp("packed") / "run"))
+    say_when_and_where(root, loads(read(root, "results/train/train.json"), where="", fix="")["chain"])
+    (root.parent / "elsewhere").mkdir()
+    (root.parent / "elsewhere/kept").write_text("mine")
+    (root / "dist").symlink_to(root.parent / "elsewhere")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(package, "parity_of", parity_of_a_model_that_merges)
+        packaged(root)
+    return root
+
+
 @pytest.fixture(autouse=True)
-def parity_of_a_model_that_merges(monkeypatch: pytest.MonkeyPatch) -> None:
+def _merges(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether a real model merges as it plays is asked in tests/policy/test_merged.py; the made run has
     none."""
+    monkeypatch.setattr(package, "parity_of", parity_of_a_model_that_merges)
 
-    def measured(project: Project) -> tuple[Any, MergeComparison]:
-        digest = adapted_digest(digest_folder(project.root / "models/base"), project.root / "models/adapter")
-        return PARITY.model_copy(update={"policy_digest": digest}), MergeComparison(
-            32, 400, 200, 200, 1.0, 1e-5
-        )
 
-    monkeypatch.setattr(package, "parity_of", measured)
+def parity_of_a_model_that_merges(project: Project) -> tuple[Any, MergeComparison]:
+    digest = adapted_digest(digest_folder(project.root / "models/base"), project.root / "models/adapter")
+    return PARITY.model_copy(update={"policy_digest": digest}), MergeComparison(32, 400, 200, 200, 1.0, 1e-5)
 
 
 def packaged(root: Path) -> dict[str, bytes]:
     package.run(Project.open(root))
+    return dist(root)
+
+
+def dist(root: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (root / "dist").iterdir()}
+
+
+def read(root: Path, name: str) -> str:
+    return (root / "evidence" / name).read_text(encoding="utf-8")
+
+
+def say_when_and_where(root: Path, chain: str) -> dict[str, Any]:
+    """Write the observations of a training that ended with this chain, and return them."""
+    observed: dict[str, Any] = loads(read(ROOT, "observed/manifest.json"), where="", fix="")
+    write_json(root / "evidence/observed/manifest.json", observed | {"chain": chain})
+    return observed
 
 
 @pytest.mark.long
 def test_two_packages_of_one_run_and_of_a_copy_of_it_elsewhere_are_the_same_bytes(
-    made: Path, tmp_path: Path
+    made: Path, packed: Path, tmp_path: Path
 ) -> None:
-    one, other = (Path(shutil.copytree(made, tmp_path / name)) for name in ("one", "a longer name/other"))
+    one = Path(shutil.copytree(packed, tmp_path / "one"))
+    other = Path(shutil.copytree(made, tmp_path / "a longer name/other"))
     for path in (path for path in other.rglob("*") if path.is_file()):
         os.utime(path, (1e9, 1e9))
         path.chmod(0o600)
     (other / "src/assay/__pycache__").mkdir()
     (other / "src/assay/__pycache__/cli.cpython-311.pyc").write_bytes(b"litter")
-    first, again, elsewhere = packaged(one), packaged(one), packaged(other)
+    first, again, elsewhere = dist(packed), packaged(one), packaged(other)
     assert first == again == elsewhere
     assert set(first) == {
         "assay-package.tar",
@@ -71,14 +99,12 @@ def test_two_packages_of_one_run_and_of_a_copy_of_it_elsewhere_are_the_same_byte
     }
 
 
-def test_what_is_written_verifies_and_the_statement_beside_is_about_it(made: Path, tmp_path: Path) -> None:
-    root = Path(shutil.copytree(made, tmp_path / "run"))
-    packaged(root)
-    found = plain.check(str(root / TAR))
+def test_what_is_written_verifies_and_the_statement_beside_is_about_it(packed: Path) -> None:
+    found = plain.check(str(packed / TAR))
     assert found.ok, found.findings
-    provenance = loads((root / "evidence/observed/provenance.json").read_text(), where="", fix="")
+    provenance = loads(read(packed, "observed/provenance.json"), where="", fix="")
     assert provenance["subjects"] == {"assay-package/SHA256SUMS": found.sha256}
-    assert (root / "dist/assay-package.sha256").read_text() == f"{found.sha256}  assay-package/SHA256SUMS\n"
+    assert (packed / "dist/assay-package.sha256").read_text() == f"{found.sha256}  assay-package/SHA256SUMS\n"
 
 
 def _remove(path: str) -> Callable[[Path], None]:
@@ -121,23 +147,23 @@ def _edit(root: Path) -> None:
     ],
 )
 def test_a_run_that_cannot_be_packaged_is_refused_and_the_last_package_stays(
-    made: Path, tmp_path: Path, spoil: Callable[[Path], None], words: str
+    packed: Path, tmp_path: Path, spoil: Callable[[Path], None], words: str
 ) -> None:
-    root = Path(shutil.copytree(made, tmp_path / "run"))
-    before = packaged(root)
+    root = Path(shutil.copytree(packed, tmp_path / "run"))
+    before = dist(packed)
     spoil(root)
     with pytest.raises((PackageError, NoVerdictYet)) as caught:
         package.run(Project.open(root))
     assert words in str(caught.value)
-    assert {path.name: path.read_bytes() for path in (root / "dist").iterdir()} == before
+    assert dist(root) == before
     assert not (root / ".dist-new").exists()
 
 
 def test_a_full_disk_leaves_the_last_package(
-    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = Path(shutil.copytree(made, tmp_path / "run"))
-    before = packaged(root)
+    root = Path(shutil.copytree(packed, tmp_path / "run"))
+    before = dist(packed)
 
     def full(path: Path, tar: Path) -> None:
         raise OSError(28, "No space left on device")
@@ -145,7 +171,7 @@ def test_a_full_disk_leaves_the_last_package(
     monkeypatch.setattr(package, "write_gz", full)
     with pytest.raises(OSError, match="No space left"):
         package.run(Project.open(root))
-    assert {path.name: path.read_bytes() for path in (root / "dist").iterdir()} == before
+    assert dist(root) == before
 
 
 def test_a_file_that_changes_while_it_is_packed_is_noticed(
@@ -170,13 +196,10 @@ def test_two_at_once_are_refused_and_the_first_ends_as_if_alone(made: Path, tmp_
     assert len(packaged(root)) == 4 and not (root / ".dist.lock").exists()
 
 
-def test_a_linked_folder_is_replaced_and_what_it_led_to_stays(made: Path, tmp_path: Path) -> None:
-    root = Path(shutil.copytree(made, tmp_path / "run"))
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere/kept").write_text("mine")
-    (root / "dist").symlink_to(tmp_path / "elsewhere")
-    assert len(packaged(root)) == 4 and not (root / "dist").is_symlink()
-    assert (tmp_path / "elsewhere/kept").read_text() == "mine"
+def test_a_linked_folder_is_replaced_and_what_it_led_to_stays(packed: Path) -> None:
+    assert len(dist(packed)) == 4 and not (packed / "dist").is_symlink()
+    assert [path.name for path in (packed.parent / "elsewhere").iterdir()] == ["kept"]
+    assert (packed.parent / "elsewhere/kept").read_text() == "mine"
 
 
 def test_a_project_of_no_run_is_told_what_to_type(made: Path, tmp_path: Path) -> None:
@@ -186,20 +209,13 @@ def test_a_project_of_no_run_is_told_what_to_type(made: Path, tmp_path: Path) ->
         package.run(project)
 
 
-@pytest.mark.parametrize(("chain", "told"), [("", False), ("that of the run", True)])
 def test_when_and_where_it_was_trained_is_told_of_this_training_and_of_no_other(
-    made: Path, tmp_path: Path, chain: str, told: bool
+    packed: Path, tmp_path: Path
 ) -> None:
-    root = Path(shutil.copytree(made, tmp_path / "run"))
-    trained = loads((root / "evidence/results/train/train.json").read_text(), where="", fix="")
-    observed = loads((ROOT / "evidence/observed/manifest.json").read_text(), where="", fix="")
-    write_json(
-        root / "evidence/observed/manifest.json",
-        observed | {"chain": trained["chain"] if chain else "e" * 64},
-    )
-    packaged(root)
-    provenance = loads((root / "evidence/observed/provenance.json").read_text(), where="", fix="")
-    assert (provenance["trained"] is not None) is told
-    if told:
-        assert provenance["trained"]["started"] == observed["started"]
-        assert provenance["trained"]["hardware"] == observed["hardware"]
+    provenance = loads(read(packed, "observed/provenance.json"), where="", fix="")
+    other = Path(shutil.copytree(packed, tmp_path / "run"))
+    observed = say_when_and_where(other, "e" * 64)
+    assert provenance["trained"]["started"] == observed["started"]
+    assert provenance["trained"]["hardware"] == observed["hardware"]
+    packaged(other)
+    assert loads(read(other, "observed/provenance.json"), where="", fix="")["trained"] is None
