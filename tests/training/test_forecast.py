@@ -3,6 +3,7 @@ lower is enough."""
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -93,7 +94,9 @@ def test_a_prompt_that_is_read_flat_is_forecast_as_it_is_read(prompt: int, tmp_p
 def test_what_is_said_to_be_lowered_makes_it_fit_and_one_more_would_not(tmp_path: Path) -> None:
     which = model(vocabulary=64)
     config, params = which.written(tmp_path), settings(which, items_per_step=4, micro_batch_size=8)
-    with scales(config, params, which.lengths) as weighed:
+    # What has been weighed once weighs as much when it is asked for again
+    once = mock.patch.object(Scales, "learn", functools.cache(Scales.learn))
+    with once, scales(config, params, which.lengths) as weighed:
         memory = weighed.memory()
         room = weighed.learn(4) - 4096
         there_is = int((memory.stays + memory.gradient + room + BESIDE["cpu"]) / USABLE)
