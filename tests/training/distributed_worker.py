@@ -38,7 +38,7 @@ from assay.training.recipe import item_order
 from tests.evaluation.failing_environment import Failing
 from tests.training import test_training as toy
 
-WORLD, STEPS, CRASH_STEP = 2, 7, 3
+WORLD, STEPS, CRASH_STEP = 2, 5, 3
 RETRIES = 1
 TORCHRUN = os.getppid()
 RUN, KEY = "run", "0123456789abcdef" * 4
@@ -188,7 +188,7 @@ def terminated(step: int, rank: int) -> None:
         if rank == 0 and step == CRASH_STEP:
             assert os.getppid() == TORCHRUN, "whoever that is now, it is not ours to end"
             os.kill(TORCHRUN, signal.SIGTERM)
-        time.sleep(0.5)
+        time.sleep(1.0)
 
 
 def play(scene: str, folder: Path, processes: Processes) -> Report:
