@@ -10,6 +10,7 @@ every training is one long conversation between them.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -251,6 +252,7 @@ def main() -> None:
     processes = Processes.joined(settings().distributed)
     writes = watched(folder)
     for scene in scenes:
+        gc.freeze()  # what was imported is no garbage, and trainers look for it at every end
         report = play(scene, folder, processes)
         report |= {"rank": processes.rank, "wrote": list(writes)}
         (folder / f"{scene}.rank{processes.rank}.json").write_text(json.dumps(report), encoding="utf-8")
