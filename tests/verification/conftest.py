@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -70,15 +70,25 @@ def _states(root: Path) -> dict[str, tuple[int, ...]]:
 
 
 @pytest.fixture
-def figures_as_stored(pristine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every figure is the stored one and is not drawn, which is most of what a rendering costs: for tests of
-    all the rest of it."""
+def figures_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
+    """Let every figure be that of a run or a package and not be drawn, which is most of what a rendering
+    costs: for tests of all the rest of it."""
 
-    def stored(gallery: Sequence[Drawn]) -> dict[str, dict[str, bytes]]:
-        figures = pristine / place_of("figures")
-        return {
-            each.name: {kind: (figures / f"{each.name}.{kind}").read_bytes() for kind in ("png", "svg")}
-            for each in gallery
-        }
+    def take(root: Path) -> None:
+        folder = root / place_of("figures")
 
-    monkeypatch.setattr(render, "_rendered", stored)
+        def stored(gallery: Sequence[Drawn]) -> dict[str, dict[str, bytes]]:
+            return {
+                each.name: {kind: (folder / f"{each.name}.{kind}").read_bytes() for kind in ("png", "svg")}
+                for each in gallery
+            }
+
+        monkeypatch.setattr(render, "_rendered", stored)
+
+    return take
+
+
+@pytest.fixture
+def figures_as_stored(pristine: Path, figures_of: Callable[[Path], None]) -> None:
+    """Every figure is the one of the made run."""
+    figures_of(pristine)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -144,10 +144,15 @@ def _a_log(root: Path) -> None:
     ],
 )
 def test_what_was_changed_is_caught(
-    changes: Sequence[Any], caught: set[tuple[str, str]], tar: Path, tmp_path: Path
+    changes: Sequence[Any],
+    caught: set[tuple[str, str]],
+    tar: Path,
+    tmp_path: Path,
+    figures_of: Callable[[Path], None],
 ) -> None:
     root = tmp_path / "unpacked"
     unpack(tar, root)
+    figures_of(root)
     for change in changes:
         change(root)
     if any(name == "claim" for _, name in caught):

@@ -127,8 +127,9 @@ def test_its_package_holds_no_weights_of_it_and_passes_every_check(
 
 @pytest.mark.long
 def test_it_is_played_again_by_who_has_it_and_by_nobody_else(
-    merged: Project, alone: dict[tuple[str, str], Check], tmp_path: Path
+    merged: Project, alone: dict[tuple[str, str], Check], tmp_path: Path, figures_of: Callable[[Path], None]
 ) -> None:
+    figures_of(merged.root)  # they were drawn again for who has the package alone
     assert alone["V4", "whole model"].outcome == "not checked" and not _failed(alone)
     assert ("V4", "play post_eval again") not in alone and ("V4", "play pre_eval again") in alone
     given = _checked(merged, regenerate=1, policy=merged.root / WHOLE)
@@ -168,7 +169,10 @@ def _of_another_kind(project: Project) -> None:
 
 
 @pytest.mark.long
-def test_a_model_of_another_kind_is_judged_and_said_to_be_one(copy: Path) -> None:
+def test_a_model_of_another_kind_is_judged_and_said_to_be_one(
+    copy: Path, merged: Project, figures_of: Callable[[Path], None]
+) -> None:
+    figures_of(merged.root)
     project = Project.open(copy)
     shutil.rmtree(copy / WHOLE)
     _of_another_kind(project)
@@ -420,10 +424,15 @@ def _weights_of_it(root: Path) -> None:
     ],
 )
 def test_what_was_changed_is_caught(
-    change: Change, caught: set[tuple[str, str]], merged: Project, tmp_path: Path
+    change: Change,
+    caught: set[tuple[str, str]],
+    merged: Project,
+    tmp_path: Path,
+    figures_of: Callable[[Path], None],
 ) -> None:
     root = tmp_path / "unpacked"
     unpack(merged.root / "dist/assay-package.tar", root)
+    figures_of(root)
     change(root)
     if ("V1", "claim") in caught:
         found = list(all_levels(root, tmp_path / "work", processes=1))
