@@ -163,7 +163,9 @@ def test_recipe_json_names_no_place_of_this_machine(project: Path) -> None:
     assert str(project) not in (project / recipe_file.FILE).read_text()
 
 
-def test_what_is_finished_does_not_run_again_and_what_failed_is_tried_again(moved: Path) -> None:
+def test_what_is_finished_does_not_run_again_unless_it_failed_and_is_told_where_it_is_left_out(
+    moved: Path,
+) -> None:
     (moved / "data/prepared/seed-2/train-fails").unlink()
     (moved / ".scratch/seeds/calls").unlink()
     # No stage depends on the folder it came from, and seed 1 is left out of this call.
@@ -175,6 +177,8 @@ def test_what_is_finished_does_not_run_again_and_what_failed_is_tried_again(move
     assert entry.verdict == "NOT EVALUABLE" and entry.reason.startswith(
         "2 seeds, where a two-sided test at level 0.05 needs 6"
     )
+    assert entry.notes == ("Trained by the same recipe and left out here: seed 1.",)
+    assert entry.notes[0] in seeds_block(entry, "collider", None)
 
 
 def test_a_seed_that_another_process_is_at_is_told_and_ends_no_other(
@@ -184,7 +188,9 @@ def test_a_seed_that_another_process_is_at_is_told_and_ends_no_other(
     monkeypatch.setattr(seeds, "wait_for_stages", lambda copy: waits(copy, seconds=0.0))
     with hold(moved / f".scratch/seeds/{PREFIX}-seed1/.scratch/train/abc.lock"):
         assert seeds.run(moved, [0, 1]) == 1
-    fine, busy = recipe_file.read_recipes(moved)["collider"].runs
+    entry = recipe_file.read_recipes(moved)["collider"]
+    fine, busy = entry.runs
+    assert entry.notes == ()  # seed 2 never finished: there is nothing of it to leave out
     assert (fine.verdict, busy.verdict) == ("IMPROVED", None)
     assert "no other process on this run" in busy.reason and str(moved) not in busy.reason
 
@@ -237,18 +243,10 @@ def test_all_seeds_of_a_call_are_of_one_state_of_the_project_and_too_few_are_tol
     assert said[1].startswith("there will be no verdict over seeds: 2 seeds, where a two-sided test")
 
 
-def test_a_finished_seed_that_is_not_asked_for_is_told_in_the_record(moved: Path) -> None:
-    # Seed 2 never finished: there is nothing of it to leave out.
-    assert seeds.run(moved, [1]) == 1
-    entry = recipe_file.read_recipes(moved)["collider"]
-    assert entry.notes == ("Trained by the same recipe and left out here: seed 0.",)
-    assert entry.notes[0] in seeds_block(entry, "collider", None)
-
-
-@pytest.mark.parametrize("torn", ["", "schema: '2.0'\nstages:\n  tra"])
-def test_a_torn_dvc_lock_of_a_copy_makes_its_stages_run_again(moved: Path, torn: str) -> None:
+def test_a_torn_dvc_lock_of_a_copy_makes_its_stages_run_again(moved: Path) -> None:
     (moved / ".scratch/seeds/calls").unlink()
-    for name in ("shared", "seed0"):
+    # Nothing of one was written, and half of the other.
+    for name, torn in (("shared", ""), ("seed0", "schema: '2.0'\nstages:\n  tra")):
         (moved / f".scratch/seeds/{PREFIX}-{name}/dvc.lock").write_text(torn)
     assert seeds.run(moved, [0]) == 0
     assert calls(moved)[f"{PREFIX}-shared base"] == calls(moved)[f"{PREFIX}-seed0 train"] == 1
