@@ -16,7 +16,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -24,7 +26,7 @@ import pytest
 from dvc_render.html import HTML
 from dvc_render.vega import VegaRenderer
 
-from assay.core.config.composition import Selection, compose
+from assay.core.config.composition import Selection, compose, use
 from assay.core.storage.yaml import read_yaml
 from tests.few_presets import leave_few
 from tests.house import ROOT
@@ -34,15 +36,23 @@ PLAN, TRACKED = (
     "evidence/results/data/claim_plan.json",
     (".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore", "evidence/logs/.gitignore"),
 )
-WRITTEN_IN_PROJECT = """
-import json, sys, warnings
-from types import SimpleNamespace
-from peft import LoraConfig
-from assay.training.adapter import adapter_config
-names = set("q_proj k_proj v_proj o_proj up_proj down_proj gate_proj".split())
-policy = SimpleNamespace(model=SimpleNamespace(peft_config={"default": LoraConfig(target_modules=names)}))
-print(list(names), json.dumps(adapter_config(policy), sort_keys=True), sep="\\n")
-"""
+TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "up_proj", "down_proj", "gate_proj")
+
+
+class Walked(set[str]):
+    """A set that is walked through in the order of its names or the other way round, whatever their hashes
+    are."""
+
+    backwards = False
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(super().__iter__(), reverse=self.backwards))
+
+
+class WalkedBack(Walked):
+    """The same, the other way round."""
+
+    backwards = True
 
 
 @pytest.fixture(scope="module")
@@ -127,17 +137,9 @@ def _is_stage(process: psutil.Process) -> bool:
         return False
 
 
-def test_settings_left_by_an_experiment_are_told_and_neither_used_nor_lost(project: Path) -> None:
-    dvc(project, "exp", "run", "-S", "evaluation.items=20", "fingerprint")
-    assert read_yaml(project / "params.yaml", fix="")["evaluation"]["items"] == 20
-    assert "evaluation.items" in assay(project, "config", "check", code=1)
-    refused = dvc(project, "repro", "-f", "fingerprint", code=255)
-    assert "evaluation.items: 24, as configs/ has it" in refused and "./run assay config use" in refused
-    git(project, "checkout", "-q", ".")
-    assert "up to date" in dvc(project, "repro", "fingerprint")
-
-
-def test_a_hand_edit_of_params_yaml_is_refused_by_repro_and_is_in_no_experiment(project: Path) -> None:
+def test_a_hand_edit_is_in_no_experiment_and_what_an_experiment_leaves_is_told_and_neither_used_nor_lost(
+    project: Path,
+) -> None:
     edited = (
         (project / "params.yaml")
         .read_text()
@@ -151,6 +153,11 @@ def test_a_hand_edit_of_params_yaml_is_refused_by_repro_and_is_in_no_experiment(
     settings = read_yaml(project / "params.yaml", fix="")
     assert (settings["claim"]["smallest_effect_points"], settings["evaluation"]["items"]) == (10.0, 20)
     assert json.loads((project / PLAN).read_text())["smallest_effect_points"] == 10.0
+    assert "evaluation.items" in assay(project, "config", "check", code=1)
+    refused = dvc(project, "repro", "-f", "fingerprint", code=255)
+    assert "evaluation.items: 24, as configs/ has it" in refused and "./run assay config use" in refused
+    git(project, "checkout", "-q", ".")
+    assert "up to date" in dvc(project, "repro", "fingerprint")
 
 
 def test_a_preset_of_an_experiment_is_whole_and_ends_with_it(project: Path) -> None:
@@ -185,10 +192,10 @@ def test_a_killed_experiment_in_a_temporary_folder_leaves_the_workspace_alone(pr
 
 def test_what_the_run_cache_gives_back_is_what_was_there(project: Path) -> None:
     before = (project / PLAN).read_bytes()
-    assay(project, "config", "use", "task=structured")
+    use(project, grpo=None, task="structured", seed=None)
     dvc(project, "repro", "-q", "fingerprint")
     assert (project / PLAN).read_bytes() != before
-    assay(project, "config", "use", "task=collider")
+    use(project, grpo=None, task="collider", seed=None)
     dvc(project, "repro", "-q", "fingerprint")
     assert (project / PLAN).read_bytes() == before and git(project, "status", "--porcelain") == ""
 
@@ -216,10 +223,10 @@ def test_a_stage_that_fails_leaves_what_git_ignores_as_it_was(project: Path) -> 
         .replace("steps: 300,", "steps: 1,")
         .replace("drill_pool: 2000", "drill_pool: 50")
     )
-    assay(project, "config", "use")
-    assert "ERROR" in dvc(
-        project, "repro", "base", code=255
-    )  # a base that reads nothing off is refused, after models/ was there
+    use(project, grpo=None, task=None, seed=None)
+    # A base that reads nothing off is refused, after models/ was there
+    assert "expected copy_accuracy of at least 1.0" in dvc(project, "repro", "base", code=255)
+    assert (project / "models/base").is_dir()
     for name in (
         "models/base",
         "models/adapter",
@@ -233,18 +240,17 @@ def test_a_stage_that_fails_leaves_what_git_ignores_as_it_was(project: Path) -> 
 
 
 def test_two_orders_of_a_set_give_one_adapter_config() -> None:
-    said = [
-        subprocess.run(
-            [sys.executable, "-c", WRITTEN_IN_PROJECT],
-            cwd=ROOT,
-            env=environment(PYTHONHASHSEED=seed),
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout.splitlines()[-2:]
-        for seed in ("1", "2")
-    ]
-    assert said[0][0] != said[1][0] and said[0][1] == said[1][1]
+    from peft import LoraConfig
+
+    from assay.training.adapter import adapter_config
+
+    walked, written = list[list[str]](), list[str]()
+    for kind in (Walked, WalkedBack):
+        config = LoraConfig(target_modules=kind(TARGETS))
+        policy: Any = SimpleNamespace(model=SimpleNamespace(peft_config={"default": config}))
+        walked.append(list(config.target_modules or ()))
+        written.append(json.dumps(adapter_config(policy), sort_keys=True))
+    assert walked[0] != walked[1] and written[0] == written[1] and "gate_proj" in written[0]
 
 
 def test_the_artifacts_name_what_the_pipeline_writes() -> None:
