@@ -56,7 +56,8 @@ def saved_adapter(project: Project, folder: Path, seed: int, hidden: int = 32, *
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project with an untrained base and, beside it, two adapters in the folders of another trainer."""
+    """A project with an untrained base and, beside it, two adapters in the folders of another trainer; swept
+    once: what was played then is kept."""
     root = tmp_path_factory.mktemp("adapters") / "project"
     shutil.copytree(ROOT / "data/collider", root / "data/collider")
     values = json.loads(json.dumps(composed("tiny_smoke", "collider")))
@@ -69,6 +70,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tokenizer.save_pretrained(root / "models/base")
     for step in (100, 20):
         saved_adapter(project, root.parent / f"run/checkpoint-{step}", step)
+    tool.run(root, SweepRequest(path=root.parent / "run", out=root.parent / "out"))
+    shutil.rmtree(root.parent / "out")
     return root.parent
 
 
@@ -88,9 +91,13 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return lines
 
 
-def swept(place: Path, **more: Any) -> dict[str, Any]:
+def swept(place: Path, *, drawn: bool = False, **more: Any) -> dict[str, Any]:
+    """Sweep and return the record; the figure is drawn where a test looks at it."""
     out = place / "out"
-    tool.run(place / "project", SweepRequest(path=place / "run", out=out, **more))
+    with pytest.MonkeyPatch.context() as patched:
+        if not drawn:
+            patched.setattr(tool, "render", lambda figure: {"png": b"", "svg": b""})
+        tool.run(place / "project", SweepRequest(path=place / "run", out=out, **more))
     found: dict[str, Any] = json.loads((out / "sweep.json").read_text())
     return found
 
@@ -262,7 +269,7 @@ def test_adapters_of_another_base_are_refused_before_held_out_work_is_opened(pla
 
 def test_names_that_steer_a_terminal_or_a_page_mean_nothing(place: Path) -> None:
     (place / "run/checkpoint-20").rename(place / "run/<b>|\x1b[31m`x`-20")
-    swept(place)
+    swept(place, drawn=True)
     text = (place / "out/sweep.md").read_text()
     assert "\x1b" not in text and "<b>" not in text and "\\|" in text
     assert b"\x1b" not in (place / "out/sweep.svg").read_bytes()
