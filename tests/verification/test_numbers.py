@@ -3,7 +3,9 @@ is."""
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import matplotlib as mpl
@@ -16,7 +18,7 @@ from assay.verify.checks import Check
 from assay.verify.compared import NEARLY, compare, difference
 from assay.verify.content.rendered import files_again, pages_again, rendered_again, tables_again
 from assay.verify.levels import all_levels
-from assay.verify.unpacked import Unpacked
+from assay.verify.unpacked import Unpacked, link
 
 RESULTS = "evidence/results"
 
@@ -227,3 +229,19 @@ def test_a_file_that_no_run_has_is_found_and_a_card_of_another_run(unpacked: Pat
     (unpacked / "more.txt").unlink()
     edited(unpacked, "README.md", "#", "##")
     assert "README.md, line" in documents()
+
+
+def test_a_file_stands_in_a_second_place_without_links_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "one").write_text("whole", encoding="utf-8")
+    link(tmp_path / "one", tmp_path / "linked")
+    assert os.path.samefile(tmp_path / "one", tmp_path / "linked")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    link(tmp_path / "one", tmp_path / "linked")
+    assert not os.path.samefile(tmp_path / "one", tmp_path / "linked")
+    assert (tmp_path / "linked").read_text(encoding="utf-8") == "whole"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -310,3 +312,15 @@ class Unpacked:
         if not isinstance(value, dict):
             raise RecordError("one mapping", found=type(value).__name__, where=name, fix=FIX)
         return value
+
+
+def link(source: str | Path, target: str | Path) -> None:
+    """Let a file stand in a second place; as a copy, where the file system has no links.
+
+    What is written in either place later has to replace the file, and not its content.
+    """
+    Path(target).unlink(missing_ok=True)
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError:
+        shutil.copyfile(source, target, follow_symlinks=False)

@@ -4,7 +4,6 @@ seeds."""
 from __future__ import annotations
 
 import multiprocessing
-import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,6 +41,7 @@ from assay.tools.recipe.published import (
 )
 from assay.verify.checks import Check, LookResult, looked, unlooked
 from assay.verify.compared import compare
+from assay.verify.unpacked import link
 
 # What a comparison with the bases that were built beside it, or with runs that were left out, cannot say
 # again; and what dvc.lock itself shows.
@@ -114,7 +114,7 @@ def _restored(package: Path, copies: Sequence[Path]) -> LookResult:
         for home in (package / SHARED, package / copy.name):
             if not home.is_dir():
                 raise PackageError("the files of every run", found="no folder", where=copy.name, fix=FIX)
-            shutil.copytree(home, copy, dirs_exist_ok=True, copy_function=_link)
+            shutil.copytree(home, copy, dirs_exist_ok=True, copy_function=link)
         try:
             data = data_of(Project.open(copy))
         except ConfigError as error:
@@ -135,12 +135,6 @@ def _write_lock(copy: Path, without: str = "") -> None:
     stages = recipe_file.read_stages(copy)
     kept = {name: stage for name, stage in stages.items() if name != without}
     write_text(copy / LOCK, f"{dumps({'schema': '2.0', 'stages': kept})}\n")
-
-
-def _link(source: str, target: str) -> None:
-    """Let a file stand in a second place: what is written there later replaces it, and not its content."""
-    Path(target).unlink(missing_ok=True)
-    os.link(source, target)
 
 
 def _code(copy: Path) -> LookResult:
@@ -205,7 +199,7 @@ def _data_again(copies: Sequence[Path], work: Path) -> LookResult:
             continue
         again = work / copy.name
         for each in roots:
-            shutil.copytree(copy / each, again / each, copy_function=_link)
+            shutil.copytree(copy / each, again / each, copy_function=link)
         fingerprint.run(Project(again, project.params))
         names = {f"{DATA}/{name}" for place in (copy, again) for name in listing(place / DATA)}
         seen = compare(copy, again, names, said="fingerprint, audit, contamination and plan")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import replace
@@ -28,7 +27,7 @@ from assay.training.log.history import History, component_row
 from assay.verify.checks import Check, LookResult, looked
 from assay.verify.code import pins_of
 from assay.verify.compared import compare
-from assay.verify.unpacked import FIX, Unpacked
+from assay.verify.unpacked import FIX, Unpacked, link
 
 LOG = "train_log.jsonl"
 TRAINING_TABLES = (
@@ -257,8 +256,7 @@ def _copied(package: Unpacked, work: Path, writes: tuple[str, ...]) -> Project:
         if not any(name == each or name.startswith(f"{each}/") for each in writes):
             target = work / name
             target.parent.mkdir(parents=True, exist_ok=True)
-            # By a link: stages write files anew, never into one that is there.
-            os.link(package.root / name, target, follow_symlinks=False)
+            link(package.root / name, target)  # stages write files anew, never into one that is there
     for name in (BASE, ADAPTER):  # where a pretrained base or a whole model lies, no package says
         (work / name).mkdir(parents=True, exist_ok=True)
     return replace(package.project, root=work)
