@@ -97,7 +97,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out what is long, unless all is asked for, or the file itself, and run the dearest files first:
     one of them at the end would keep one process busy alone."""
     counts = Counter(map(_file_of, items))
-    items.sort(key=lambda item: (_file_of(item) not in LONG, -counts[_file_of(item)], _file_of(item)))
+    dear = LONG.union(_file_of(item) for item in items if item.get_closest_marker("long"))
+    items.sort(key=lambda item: (_file_of(item) not in dear, -counts[_file_of(item)], _file_of(item)))
     if config.getoption("--all"):
         return
     named = {Path(argument.partition("::")[0]).resolve() for argument in config.args}
