@@ -1,4 +1,4 @@
-"""The whole pipeline, made tiny, for each task in a copy that is removed at the end: `./run smoke`."""
+"""The whole pipeline, made tiny, for each task in a copy that is removed at the end: `./run smoke [TASK]`."""
 
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ NO_SCM = "[core]\n    no_scm = true\n"
 
 
 def main() -> int:
-    """Run the pipeline for each task; return 0 if every product is there and DVC finds nothing left to do."""
+    """Run the pipeline for the tasks that are named, or all; return 0 if every product is there and DVC finds
+    nothing left to do."""
     # The space is on purpose: every smoke run also shows that paths with one work.
     with tempfile.TemporaryDirectory(prefix="assay smoke ") as folder:
         root = Path(folder).resolve() / "a copy"
         copy_project(root)
-        for task in TASKS:
+        for task in sys.argv[1:] or TASKS:
             complain(f"smoke: {task}")
             for command in (
                 ["assay", "config", "use", "grpo=tiny_smoke", f"task={task}"],
