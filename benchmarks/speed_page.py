@@ -85,7 +85,7 @@ def whole_step() -> str:
             f"**{_ranged(found['ratios']['step'])}**",
             f"{WHOLE[case]:g}",
             f"{found['ratios']['peak_mib']['median']:.1f}",
-            f"{found['ours_playing_over_floor']:.1f}",
+            *(f"{found[f'ours_{part}_over_floor']:.1f}" for part in ("playing", "learning")),
             str(found["n"]),
         ]
         for case, found in ((case, record["cases"][case]) for case in WHOLE if case in record["cases"])
@@ -98,6 +98,7 @@ def whole_step() -> str:
         "goal",
         "peak memory, stock / ours",
         "playing / floor",
+        "learning / floor",
         "n",
     ]
     return _with(head, rows, told_of(record["machine"]))

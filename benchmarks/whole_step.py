@@ -8,9 +8,9 @@ Random weights under a LoRA adapter, and a task that only takes up tokens (bench
 generates over the whole conversation again at each turn, with its cache, and learns from every row alone, all
 in one batch, without determinism; it measures no KL. Ours plays and learns by `generation.backend: lean`, and
 pays a fifth of what measuring the KL costs. Sides take turns, each time in a new process. Memory is the peak
-of bytes in live tensors, the model's own included. `floor` is the least that playing takes at the rates of
-this machine (floors.floor). Writes results/whole_step.json, case by case; a case that is there is not
-measured again.
+of bytes in live tensors, the model's own included. A floor is the least that playing or learning takes at the
+rates of this machine (floors.floor, floors.least_work). Writes results/whole_step.json, case by case; a case
+that is there is not measured again.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from assay.policy.memory import keep_freed_memory
 from assay.tools.doctor.forecast.memory import Meter
 from assay.training import flat
 
+RANK = 16  # of the adapter of `filler`
 SHARED = floors.Work(prompts=1, group=16, prompt=1024, turns=8, new=16, reply=24)
 CASES = {
     "7 M, shared": ("7 M", SHARED, 3),
@@ -88,7 +89,7 @@ def one(case: str, side: str) -> dict[str, float]:
 
 def compared(case: str, pairs: int | None) -> dict[str, Any]:
     """Return the runs of both sides of a case, and the medians of their ratios."""
-    name, work, usual = CASES[case]
+    _, work, usual = CASES[case]
     runs: dict[str, list[dict[str, float]]] = {"stock": [], "ours": []}
     for _, side in turns(pairs or usual):
         runs[side].append(alone(one, case, side))
@@ -97,15 +98,28 @@ def compared(case: str, pairs: int | None) -> dict[str, Any]:
         what: [a[what] / b[what] for a, b in zip(runs["stock"], runs["ours"], strict=True)]
         for what in ("playing", "learning", "step", "peak_mib")
     }
-    least = floors.floor(SHAPES[name], work, floors.probe("cpu", torch.float32), 4)["seconds"]
     return {
         "work": asdict(work),
         "n": pairs or usual,
         "runs": runs,
         "ratios": {what: spread(each) for what, each in ratios.items()},
-        "floor_of_playing_seconds": least,
-        "ours_playing_over_floor": statistics.median(run["playing"] for run in runs["ours"]) / least,
+        **beside_floors(case, runs),
     }
+
+
+def beside_floors(case: str, runs: dict[str, list[dict[str, float]]]) -> dict[str, float]:
+    """Return the least seconds of playing and of learning at the rates of this machine, and how many times as
+    long ours takes."""
+    name, work, _ = CASES[case]
+    speed = floors.probe("cpu", torch.float32)
+    talk = floors.Talk(case, work.prompt, work.longest - work.prompt, work.turns * work.new, work.turns)
+    least = {
+        "playing": floors.floor(SHAPES[name], work, speed, 4)["seconds"],
+        "learning": floors.least_work(SHAPES[name], [talk] * work.rows, RANK)["learned"] / speed.flops,
+    }
+    found = {f"floor_of_{part}_seconds": seconds for part, seconds in least.items()}
+    ours = {part: statistics.median(run[part] for run in runs["ours"]) for part in least}
+    return found | {f"ours_{part}_over_floor": ours[part] / least[part] for part in least}
 
 
 def main() -> None:
