@@ -100,7 +100,7 @@ def make(root: Path) -> None:
     policy.model.eval()
     items = choose(items_of(project, "train"), TRIED // 4, split="train", draws=4, seed=2)
     decoding = Decoding(project.params.generation.temperature, project.params.task.max_new_tokens["json"])
-    played = measure(policy, task, items, decoding, batch_size=TRIED)
+    played = measure(policy, task, items.plays(), decoding, batch_size=TRIED)
     outcomes = [turn.outcome != "failed" for one in played for turn in one.turns]
     folder = root / "models/base"
     folder.mkdir(parents=True, exist_ok=True)

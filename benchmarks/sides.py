@@ -224,9 +224,8 @@ class Ours(Side):
         """Measure the base on a suite, as a stage does."""
         wall, cpu = time.perf_counter(), time.process_time()
         size = batch_size or self.params.generation.batch_size
-        together = None if self.processes.world_size == 1 else self.processes
-        suite = self.suite(episodes)
-        played = measure(self.policy, self.task, suite, self.decoding, batch_size=size, processes=together)
+        plays, together = self.suite(episodes).plays(), self.processes
+        played = measure(self.policy, self.task, plays, self.decoding, batch_size=size, processes=together)
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         talks = [self._talk(one) for one in played]
         return self.tallied(talks, [one.reward for one in played], wall, cpu, learned=False)

@@ -151,7 +151,8 @@ shape = TinyArchitecture(
     hidden_size=8, intermediate_size=8, layers=1, heads=1, max_positions=64, initializer_range=0.02
 )
 policy = Policy(tiny.build_model(shape, words, 0).eval(), words, Dialogue(words), "untrained")
-episodes = measure(policy, task_of(project), heldout_suite(project, draws=1), Decoding(1.0, 4), batch_size=32)
+plays = heldout_suite(project, draws=1).plays()
+episodes = measure(policy, task_of(project), plays, Decoding(1.0, 4), batch_size=32)
 claim = json.loads(project.results("claim.json").read_text())
 print(json.dumps([claim["verdict"], len(episodes), sorted(episodes[0].parts)]))
 """

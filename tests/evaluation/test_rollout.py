@@ -306,25 +306,29 @@ class Memory:
 
 def test_kept_units_are_not_played_again_and_the_report_is_the_same(policy: Policy) -> None:
     memory, told = Memory({}), list[int]()
-    whole = measure(policy, TASK, suite(), SAMPLED, batch_size=5, kept=memory)
-    assert whole == measure(policy, TASK, suite(), SAMPLED, batch_size=5) and memory.put_again == [0, 1, 2]
+    whole = measure(policy, TASK, suite().plays(), SAMPLED, batch_size=5, kept=memory)
+    assert whole == measure(policy, TASK, suite().plays(), SAMPLED, batch_size=5) and memory.put_again == [
+        0,
+        1,
+        2,
+    ]
     half = Memory({0: memory.units[0], 2: memory.units[2]})
     phases = Phases()
     again = measure(
-        policy, TASK, suite(), SAMPLED, batch_size=5, kept=half, progress=told.append, phases=phases
+        policy, TASK, suite().plays(), SAMPLED, batch_size=5, kept=half, progress=told.append, phases=phases
     )
     assert again == whole and half.put_again == [1] and told[:2] == [4, 4] and sum(told) == 12
     assert phases.take()
-    assert measure(policy, TASK, suite(), SAMPLED, batch_size=5, kept=half, phases=phases) == whole
+    assert measure(policy, TASK, suite().plays(), SAMPLED, batch_size=5, kept=half, phases=phases) == whole
     assert phases.take() == {}
 
 
 def test_a_kept_unit_of_other_plays_is_played_again(policy: Policy) -> None:
     memory = Memory({})
-    measure(policy, TASK, suite(seed=1), SAMPLED, batch_size=5, kept=memory)
-    whole = measure(policy, TASK, suite(), SAMPLED, batch_size=5)
+    measure(policy, TASK, suite(seed=1).plays(), SAMPLED, batch_size=5, kept=memory)
+    whole = measure(policy, TASK, suite().plays(), SAMPLED, batch_size=5)
     memory.put_again.clear()
-    assert measure(policy, TASK, suite(), SAMPLED, batch_size=5, kept=memory) == whole
+    assert measure(policy, TASK, suite().plays(), SAMPLED, batch_size=5, kept=memory) == whole
     assert memory.put_again == [0, 1, 2]
 
 
@@ -332,7 +336,11 @@ def test_units_before_a_loss_are_kept(policy: Policy) -> None:
     plays, memory = suite().plays(), Memory({})
     task = Failing(TASK, {("step 0", plays[7].item.id, plays[7].world_seed): 3})
     with pytest.raises(EnvironmentLost, match="goes on with the batches"):
-        measure(policy, task, suite(), SAMPLED, batch_size=5, retries=1, kept=memory)
+        measure(policy, task, suite().plays(), SAMPLED, batch_size=5, retries=1, kept=memory)
     assert memory.put_again == [0]
-    again = measure(policy, task, suite(), SAMPLED, batch_size=5, retries=1, kept=memory)
-    assert again == measure(policy, TASK, suite(), SAMPLED, batch_size=5) and memory.put_again == [0, 1, 2]
+    again = measure(policy, task, suite().plays(), SAMPLED, batch_size=5, retries=1, kept=memory)
+    assert again == measure(policy, TASK, suite().plays(), SAMPLED, batch_size=5) and memory.put_again == [
+        0,
+        1,
+        2,
+    ]

@@ -73,7 +73,7 @@ def shared_out(
             found[rank] = measure(
                 policy,
                 task,
-                suite(),
+                suite().plays(),
                 SAMPLED,
                 batch_size=BATCH,
                 kept=kept(rank),
@@ -95,7 +95,7 @@ def shared_out(
 def test_any_number_of_processes_plays_every_unit_once_and_gives_the_episodes_of_one(
     n: int, policy: Policy, played: list[int]
 ) -> None:
-    whole = measure(policy, TASK, suite(), SAMPLED, batch_size=BATCH)
+    whole = measure(policy, TASK, suite().plays(), SAMPLED, batch_size=BATCH)
     played.clear()
     disks, told = [Memory({}) for _ in range(n)], Counter[int]()
     assert shared_out(n, policy, TASK, lambda rank: disks[rank], told) == [whole] * n
@@ -108,7 +108,7 @@ def test_any_number_of_processes_plays_every_unit_once_and_gives_the_episodes_of
 
 
 def test_what_one_process_kept_three_go_on_with(policy: Policy, played: list[int]) -> None:
-    whole = measure(policy, TASK, suite(), SAMPLED, batch_size=BATCH)
+    whole = measure(policy, TASK, suite().plays(), SAMPLED, batch_size=BATCH)
     disk, told = Memory({k: whole[BATCH * k : BATCH * k + BATCH] for k in (0, 3)}), Counter[int]()
     played.clear()
     assert shared_out(3, policy, TASK, lambda rank: disk, told) == [whole] * 3

@@ -238,7 +238,7 @@ def servers() -> Iterator[list[subprocess.Popen[str]]]:
 def test_an_evaluation_goes_on_when_its_server_is_there_again(
     root: Path, policy: Policy, monkeypatch: pytest.MonkeyPatch, servers: list[subprocess.Popen[str]]
 ) -> None:
-    expected = measure(policy, game(root), suite(game(root)), SAMPLED, batch_size=6)
+    expected = measure(policy, game(root), suite(game(root)).plays(), SAMPLED, batch_size=6)
     servers.append(serve(root, 0, game(root, isolation="inline").settings))
     address = servers[0].address  # type: ignore[attr-defined]
     monkeypatch.setenv(ADDRESS, address)
@@ -251,10 +251,12 @@ def test_an_evaluation_goes_on_when_its_server_is_there_again(
             servers[0].wait()
 
     with pytest.raises(EnvironmentLost, match="Connection refused"):
-        measure(policy, task, suite(task), SAMPLED, batch_size=6, retries=1, kept=units, progress=killed)
+        measure(
+            policy, task, suite(task).plays(), SAMPLED, batch_size=6, retries=1, kept=units, progress=killed
+        )
     assert 0 < len(units.found) < 5
     servers.append(serve(root, int(address.rpartition(":")[2]), game(root).settings))
-    again = measure(policy, task, suite(task), SAMPLED, batch_size=6, retries=1, kept=units)
+    again = measure(policy, task, suite(task).plays(), SAMPLED, batch_size=6, retries=1, kept=units)
     assert [each.model_dump_json() for each in again] == [each.model_dump_json() for each in expected]
 
 
@@ -263,12 +265,12 @@ def test_an_evaluation_in_a_worker_that_dies_says_so_and_goes_on_when_it_is_mend
     root: Path, policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retries, "pause", lambda seconds: None)
-    expected = measure(policy, game(root), suite(game(root)), SAMPLED, batch_size=30)
+    expected = measure(policy, game(root), suite(game(root)).plays(), SAMPLED, batch_size=30)
     task = game(root, isolation="worker")
     (root / "die").touch()
     with pytest.raises(EnvironmentLost, match=r"the worker ended in the middle \(exit code 9\)"):
-        measure(policy, task, suite(task), SAMPLED, batch_size=30)
+        measure(policy, task, suite(task).plays(), SAMPLED, batch_size=30)
     (root / "die").unlink()
-    assert measure(policy, task, suite(task), SAMPLED, batch_size=30) == expected
+    assert measure(policy, task, suite(task).plays(), SAMPLED, batch_size=30) == expected
     assert task.runner is not None
     task.runner.close()

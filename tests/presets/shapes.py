@@ -273,7 +273,7 @@ def _trained(project: Project) -> Outcome:
     save_adapter(project.root / ADAPTER, trained)
     del policy
     again = open_policy(project, project.root / ADAPTER)
-    episodes = measure(again, judged, heldout_suite(project), decoding_of(project), batch_size=4)
+    episodes = measure(again, judged, heldout_suite(project).plays(), decoding_of(project), batch_size=4)
     return Outcome(adapted, unmoved, four_bit, before, logprobs(again, ids), len(episodes))
 
 

@@ -110,7 +110,7 @@ def test_a_split_of_the_project_is_played_as_the_stages_play_it(tmp_path: Path) 
     items = [TASK.item(json.loads(line)) for line in Path(HELDOUT).read_text().splitlines()]
     policy = load(Path("models/base"), adapter=None, device="cpu", dtype="float32", quantization=None)
     suite = choose(items, 6, split="heldout", draws=3, seed=0)
-    expected = measure(policy, TASK, suite, Decoding(0.7, 8), batch_size=64)
+    expected = measure(policy, TASK, suite.plays(), Decoding(0.7, 8), batch_size=64)
     same = report_on(expected, suite, policy.digest, "sampled")
     assert episodes == [each.model_copy(update={"policy": policy.digest}) for each in expected]
     # Its suite knows the records of the file and the rules of the task, which the one made here does not; the

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from assay.core.decoding import Decoding
 from assay.core.records import Episode
@@ -12,17 +11,8 @@ from assay.dataset.suite import Play, units
 from assay.evaluation.phases import Phases
 from assay.evaluation.rollout import Bounding, Progress, play
 from assay.policy.model import Policy
+from assay.policy.processes import ALONE, Processes
 from assay.tasks.protocol import Task
-
-T = TypeVar("T")
-
-
-class Playable(Protocol):
-    """A suite, or what of it is left to play."""
-
-    def plays(self) -> list[Play]:
-        """Return every play, in order."""
-        ...
 
 
 class KeptUnits(Protocol):
@@ -37,32 +27,10 @@ class KeptUnits(Protocol):
         ...
 
 
-class Together(Protocol):
-    """Processes that share out one measurement: `training.processes.Processes`."""
-
-    @property
-    def rank(self) -> int:
-        """This one's place, from 0."""
-        ...
-
-    @property
-    def world_size(self) -> int:
-        """How many there are."""
-        ...
-
-    def gather(self, value: T) -> list[T]:
-        """Return everyone's value, in order of rank; all of them call it."""
-        ...
-
-    def as_one(self) -> AbstractContextManager[None]:
-        """Let all of them fail with any that fails inside."""
-        ...
-
-
 def measure(
     policy: Policy,
     task: Task,
-    suite: Playable,
+    plays: Sequence[Play],
     decoding: Decoding,
     *,
     batch_size: int,
@@ -70,14 +38,14 @@ def measure(
     phases: Phases | None = None,
     retries: int = 0,
     kept: KeptUnits | None = None,
-    processes: Together | None = None,
+    processes: Processes = ALONE,
     bound: Bounding | None = None,
 ) -> list[Episode]:
-    """Play a suite with a policy and return the episodes, in the order of the suite's plays.
+    """Play every play with a policy and return the episodes, in the order of the plays.
 
     What is kept and taken up again, or given to one of several processes, is a whole unit of `units`, never a
     part of one: which conversations are held together can change the last bits of a log-probability, and once
-    in a while the token that hangs on it. As the partition into units is a function of suite and
+    in a while the token that hangs on it. As the partition into units is a function of plays and
     `batch_size`, and who is held together follows from the unit, an evaluation that was interrupted, or
     shared out, gives the very episodes of one that was not.
 
@@ -87,7 +55,7 @@ def measure(
     Args:
         policy: Who plays.
         task: What is played, without shaping.
-        suite: Which items, how many draws, which seeds.
+        plays: Items with their draws and seeds, such as those of a suite.
         decoding: How tokens are chosen; temperature 0 is greedy.
         batch_size: Conversations held at once.
         progress: Told how many episodes have just ended, kept ones included.
@@ -95,27 +63,25 @@ def measure(
         retries: How often a call to the environment that failed is made again.
         kept: Units of the same measurement that ended before an interruption, as the first process finds
             them; those that end now are added.
-        processes: Everyone who measures this; None: this process alone.
+        processes: Everyone who measures this.
         bound: Says of an item what may be written; None: anything.
 
     Raises:
         EnvironmentLost: The environment failed for good; units that ended before are kept.
         SystemExit: It failed so in another process, which tells it.
     """
-    parts = units(suite.plays(), batch_size)
-    rank, n = (0, 1) if processes is None else (processes.rank, processes.world_size)
+    parts, rank, n = units(plays, batch_size), processes.rank, processes.world_size
     done: dict[int, list[Episode]] = {}
     for index, unit in enumerate(parts if rank == 0 else ()):
         found = None if kept is None else kept.get(index)
         if found is not None and _of(unit, found):
             done[index] = found
             _tell(progress, len(found))
-    if processes is not None:
-        done = processes.gather(done)[0]
+    done = processes.gather(done)[0]
     left = [index for index in range(len(parts)) if index not in done]
     for start in range(0, len(left), n):
         now = left[start : start + n]
-        with nullcontext() if processes is None else processes.as_one():
+        with processes.as_one():
             for index in now[rank : rank + 1]:
                 rollouts = play(
                     policy,
@@ -131,8 +97,6 @@ def measure(
                 done[index] = [rollout.episode for rollout in rollouts]
                 if kept is not None:
                     kept.put(index, done[index])
-        if processes is None:
-            continue
         everyone = processes.gather([(index, done[index]) for index in now[rank : rank + 1]])
         for index, found in (pair for part in everyone[:rank] + everyone[rank + 1 :] for pair in part):
             done[index] = found

@@ -5,19 +5,22 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 from assay.core.console import complain, progress, say
 from assay.core.counting import counted
 from assay.core.provenance import hardware
+from assay.core.records import Episode
 from assay.core.storage.files import remove
 from assay.core.storage.json import digest, write_json, write_jsonl
-from assay.dataset.suite import Suite
+from assay.dataset.suite import Play, Suite
 from assay.evaluation.alarms import alarm_said, alarms, collapsed_said, cuts_said, field_shares
 from assay.evaluation.measure import measure
 from assay.evaluation.measures import mean_of
 from assay.evaluation.phases import Phases, latency
+from assay.evaluation.rollout import Bounding
 from assay.pipeline.inputs import decoding_of, heldout_suite, secondary_file, secondary_suites, task_of
 from assay.pipeline.note_openings import note_opening
 from assay.pipeline.project import Project
@@ -25,7 +28,7 @@ from assay.pipeline.resume import KeptEpisodes, locked, machine_of, run_key, say
 from assay.pipeline.served import ServedPolicy
 from assay.policy.model import Policy
 from assay.policy.processes import ALONE, Processes
-from assay.tasks.protocol import answer_key
+from assay.tasks.protocol import Task, answer_key
 
 
 class Beside(Protocol):
@@ -105,6 +108,59 @@ def evaluate(
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def play_kept(
+    project: Project,
+    policy: Policy | ServedPolicy,
+    label: str,
+    task: Task,
+    plays: Sequence[Play],
+    kept: KeptEpisodes,
+    *,
+    greedy: bool = False,
+    processes: Processes = ALONE,
+    bound: Bounding | None = None,
+) -> tuple[list[Episode], float]:
+    """Play under a bar and return the episodes, in the order of the plays, and the seconds that this process
+    played.
+
+    Args:
+        project: Whose settings hold.
+        policy: Who plays.
+        label: What the bar says, and by what the answers of a served model are counted.
+        task: What is played.
+        plays: Items with their draws and seeds.
+        kept: Keeps what was played before an interruption, and knows what was played now.
+        greedy: Whether the likeliest token is taken.
+        processes: Everyone who plays.
+        bound: Says of an item what may be written; None: anything.
+
+    Raises:
+        EnvironmentLost: The environment failed for good.
+    """
+    params, phases, decoding = project.params, Phases(), decoding_of(project, greedy=greedy)
+    if bound is not None:  # not every engine can be bound
+        decoding = replace(decoding, backend="cached", cuda_graphs=False, drafts=0)
+    with progress(f"{label}: episodes", len(plays)) as advance:
+        if isinstance(policy, ServedPolicy):  # whose answers are kept, in place of batches
+            with phases("generate"):
+                episodes, kept.played = policy.play(label, task, plays, decoding, progress=advance)
+        else:
+            episodes = measure(
+                policy,
+                task,
+                plays,
+                decoding,
+                batch_size=params.generation.batch_size,
+                progress=advance,
+                phases=phases,
+                retries=params.health.retries,
+                kept=kept,
+                processes=processes,
+                bound=bound,
+            )
+    return episodes, sum(phases.take().values())
+
+
 def _one(
     project: Project,
     policy: Policy | ServedPolicy,
@@ -114,26 +170,11 @@ def _one(
     kept: KeptEpisodes,
     processes: Processes,
 ) -> None:
-    task, phases, params = task_of(project), Phases(), project.params
-    with progress(f"{label}: episodes", len(suite.items) * suite.draws) as advance:
-        decoding = decoding_of(project, greedy=greedy)
-        if isinstance(policy, ServedPolicy):  # whose answers are kept, in place of batches
-            with phases("generate"):
-                episodes, kept.played = policy.play(label, task, suite.plays(), decoding, progress=advance)
-        else:
-            episodes = measure(
-                policy,
-                task,
-                suite,
-                decoding,
-                batch_size=params.generation.batch_size,
-                progress=advance,
-                phases=phases,
-                retries=params.health.retries,
-                kept=kept,
-                processes=processes,
-            )
-    seconds = max(processes.gather(sum(phases.take().values())))
+    task = task_of(project)
+    episodes, seconds = play_kept(
+        project, policy, label, task, suite.plays(), kept, greedy=greedy, processes=processes
+    )
+    seconds = max(processes.gather(seconds))
     if not processes.main:
         return
     write_jsonl(

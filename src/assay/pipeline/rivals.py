@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from assay.core.console import complain, progress, say
+from assay.core.console import complain, say
 from assay.core.counting import counted
 from assay.core.errors import PolicyError
 from assay.core.records import Episode
@@ -14,9 +14,9 @@ from assay.core.seeds import derive_seed
 from assay.core.storage.json import digest, write_json, write_jsonl
 from assay.dataset.suite import Play, Suite
 from assay.evaluation.few_shot import few_shot
-from assay.evaluation.measure import measure
 from assay.evaluation.measures import mean_of
 from assay.evaluation.rollout import Bounding
+from assay.pipeline.heldout import play_kept
 from assay.pipeline.inputs import decoding_of, heldout_suite, items_of, task_of
 from assay.pipeline.project import Project
 from assay.pipeline.resume import KeptEpisodes
@@ -26,17 +26,6 @@ from assay.policy.model import Policy
 from assay.policy.processes import ALONE, Processes
 from assay.tasks.protocol import Task, schematic
 from assay.tasks.rivals import BEST_OF_N, CONSTRAINED, FEW_SHOT, OF_THE_BASE, rivals_of
-
-
-@dataclass(frozen=True, slots=True)
-class _Left:
-    """What of a suite is still to be played."""
-
-    parts: tuple[Play, ...]
-
-    def plays(self) -> list[Play]:
-        """Return it."""
-        return list(self.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,27 +42,11 @@ class _Table:
         self, label: str, task: Task, plays: Sequence[Play], bound: Bounding | None = None
     ) -> list[Episode]:
         """Play, and keep what was played in case of an interruption."""
-        params = self.project.params
         seeds = [(play.item.id, play.draw, play.seed) for play in plays]
         kept = KeptEpisodes(self.folder / label, digest([self.key, label, seeds]))
-        decoding = decoding_of(self.project)
-        if bound is not None:  # not every engine can be bound
-            decoding = replace(decoding, backend="cached", cuda_graphs=False, drafts=0)
-        with progress(f"{label}: episodes", len(plays)) as advance:
-            if isinstance(self.policy, ServedPolicy):
-                return self.policy.play(label, task, plays, decoding, progress=advance)[0]
-            return measure(
-                self.policy,
-                task,
-                _Left(tuple(plays)),
-                decoding,
-                batch_size=params.generation.batch_size,
-                progress=advance,
-                retries=params.health.retries,
-                kept=kept,
-                processes=self.processes,
-                bound=bound,
-            )
+        return play_kept(
+            self.project, self.policy, label, task, plays, kept, processes=self.processes, bound=bound
+        )[0]
 
 
 def play_rivals(

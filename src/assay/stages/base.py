@@ -240,13 +240,13 @@ def check(project: Project, settings: ScratchBase, task: Task, items: Sequence[I
     )
     probe = task.drills(rng("base", "final probe", settings.seed), settings.warm_start.probe_items)
     copied = tiny.copy_accuracy(policy, probe)
-    suite = choose(items, min(gates.episodes, len(items)), split="train", draws=1, seed=0)
+    plays = choose(items, min(gates.episodes, len(items)), split="train", draws=1, seed=0).plays()
     batch_size, retries = params.generation.batch_size, params.health.retries
     sampled = decoding_of(project, rollout=True)  # as training will begin: cooler, it would look better
-    episodes = measure(policy, task, suite, sampled, batch_size=batch_size, retries=retries)
+    episodes = measure(policy, task, plays, sampled, batch_size=batch_size, retries=retries)
     if learner(task):
         greedy = decoding_of(project, greedy=True)
-        likeliest = measure(policy, task, suite, greedy, batch_size=batch_size, retries=retries)
+        likeliest = measure(policy, task, plays, greedy, batch_size=batch_size, retries=retries)
         gap = (mean_of(likeliest, "success_rate") or 0.0) - (mean_of(episodes, "success_rate") or 0.0)
         if gap > SHARPER:
             complain(

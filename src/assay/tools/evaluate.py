@@ -114,10 +114,11 @@ def run(root: Path, asked: EvaluationRequest) -> None:
     for caution in find_cautions(project, task, policy, suite):
         complain(caution)
     note_asked(project, suite, policy.digest, policy.base_digest)
-    with progress("evaluate: episodes", len(suite.items) * suite.draws) as advance:
+    plays = suite.plays()
+    with progress("evaluate: episodes", len(plays)) as advance:
         stopwatch = Stopwatch(advance)
         batch_size = asked.batch_size or project.params.generation.batch_size
-        episodes = measure(policy, task, suite, ready.decoding, batch_size=batch_size, progress=stopwatch)
+        episodes = measure(policy, task, plays, ready.decoding, batch_size=batch_size, progress=stopwatch)
     report = report_of(ready, episodes, policy.digest)
     evaluation = evaluation_of(ready, asked.tasks, str(asked.policy), report, episodes)
     question = [report.policy_digest, repr(replace(asked, out=None))]

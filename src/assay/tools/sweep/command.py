@@ -226,7 +226,7 @@ class SuitePlayer:
             played[greedy] = measure(
                 policy,
                 self._task,
-                part,
+                part.plays(),
                 decoding_of(self._project, greedy=greedy),
                 batch_size=params.generation.batch_size,
                 progress=lambda n: count(n, f"step {step}"),
