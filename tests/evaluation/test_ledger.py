@@ -10,22 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from assay.core.storage.json import digest, dumps
-from assay.dataset.suite import Suite
+from assay.core.storage.json import dumps
 from assay.pipeline.heldout_ledger import (
-    FORMAT,
     NOTHING,
     HeldoutLedger,
-    HeldoutOpening,
     key_of,
     merged,
     noted,
     opened,
     policies_that_saw,
-    resolved,
-    without_records,
 )
-from assay.tasks.protocol import Item
 
 RECORDS = st.frozensets(st.sampled_from("uvwxyz"), min_size=1)
 ONES = st.builds(
@@ -64,9 +58,7 @@ def test_who_saw_what_is_what_the_openings_say_one_by_one(
     expected: dict[str, set[str]] = {}
     for each in ones:
         (opening,) = each.openings
-        expected.setdefault(opening.policy_digest, set()).update(
-            asked & {*each.record_sets[opening.records or ""]}
-        )
+        expected.setdefault(opening.policy_digest, set()).update(asked & {*each.record_sets[opening.records]})
     seen = policies_that_saw(ledger, asked)
     assert {policy: found.n_records for policy, found in seen.items()} == {
         p: len(r) for p, r in expected.items() if r
@@ -102,42 +94,8 @@ def test_the_records_of_a_set_cannot_be_changed_or_lost_unseen() -> None:
             HeldoutLedger.model_validate_json(dumps(whole | {"record_sets": sets}))
 
 
-def test_an_opening_of_the_first_format_gets_the_records_of_the_suite_it_named_and_no_others() -> None:
-    suite = Suite(
-        "heldout",
-        tuple(Item(name, name, {}, None, None, record=f"of {name}") for name in "ab"),
-        4,
-        0,
-        "rules",
-    )
-    nothing = {"data": None, "split": None, "records": None, "copy_id": None}
-    old = [
-        HeldoutOpening(stage="post_eval", policy_digest="p", suite_digest=digest, times=3, **nothing)
-        for digest in (suite.first_digest, "of another suite")
-    ]
-    ledger = merged(NOTHING, HeldoutLedger(format=FORMAT, record_sets={}, openings=tuple(old)))
-    assert without_records(ledger) == 2 and not policies_that_saw(ledger, suite.records)
-    now = resolved(ledger, suite, "mine")
-    seen = policies_that_saw(now, suite.records)["p"]
-    assert (seen.n_records, seen.copies, without_records(now)) == (2, {None}, 1)
-    assert resolved(now, suite, "mine") == now and [each.times for each in now.openings] == [3, 3]
-
-
-def asking(names: str) -> Suite:
-    items = [
-        Item(name, name, {}, None, None, record=digest([name, text]), row={"id": name, "prompt": text})
-        for name, text in zip(names, ("Who is seven?", "Who is eight?", "Who is nine?"), strict=False)
-    ]
-    return Suite("heldout", tuple(items), 1, 0, "rules")
-
-
-def test_an_opening_of_the_second_format_gets_the_contents_of_the_records_that_the_suite_tells() -> None:
-    whole, part = asking("abc"), asking("ab")
-    one = opened("post_eval", "p", "s", whole.records, data="mine", split="heldout", copy_id="here")
-    second = HeldoutLedger.model_validate_json(dumps(one).replace(FORMAT, "assay-openings/2"))
-    assert not policies_that_saw(second, whole.contents)
-    partly = resolved(second, part, "mine")
-    assert policies_that_saw(partly, asking("xyz").contents)["p"].n_records == 2, "whatever their ids"
-    now = resolved(merged(partly, second), whole, "mine")
-    assert policies_that_saw(now, asking("xyz").contents)["p"].n_records == 3
-    assert len(now.openings) == 1 and now.format == FORMAT
+@pytest.mark.parametrize("other", ["assay-openings/2", "assay-openings/4", None])
+def test_a_ledger_of_another_format_is_none(other: str | None) -> None:
+    whole = one("p", "uv").model_dump(mode="json") | {"format": other}
+    with pytest.raises(ValidationError, match="format"):
+        HeldoutLedger.model_validate_json(dumps(whole))

@@ -340,7 +340,7 @@ def test_the_base_plays_the_same_items_as_every_rival_of_the_plan(prepared: Proj
 
 def test_rivals_of_the_base_are_no_opening_of_their_own(prepared: Project) -> None:
     suite = heldout_suite(prepared)
-    ledger = openings(prepared, suite)
+    ledger = openings(prepared)
     assert ledger is not None and len(policies_that_saw(ledger, suite.contents)) == 1
     assert [each.times for each in ledger.openings] == [1]
 

@@ -59,17 +59,6 @@ class Suite:
         return digest([self.rules, self.split, asked, self.draws, self.seed, *other])
 
     @property
-    def first_digest(self) -> str:
-        """The digest that suites had while it left out task and data; by it old notes of openings are
-        recognised."""
-        return digest([self.split, [item.id for item in self.items], self.draws, self.seed])
-
-    @property
-    def records(self) -> tuple[str, ...]:
-        """The digests of the records that are played, in order."""
-        return tuple(item.record for item in self.items)
-
-    @property
     def contents(self) -> tuple[str, ...]:
         """What the records ask, in order, whatever their ids; of what came from no file, its digest."""
         return tuple(item.record if item.row is None else content_of(item.row) for item in self.items)

@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -30,8 +30,7 @@ from assay.core.evidence_files import OBSERVED
 from assay.core.provenance import committed_text
 from assay.core.records import Record, Split
 from assay.core.storage.files import read_text
-from assay.core.storage.json import digest, loads, read_record
-from assay.dataset.suite import Suite
+from assay.core.storage.json import digest, read_record
 from assay.pipeline.project import Project
 
 FORMAT: Literal["assay-openings/3"] = "assay-openings/3"
@@ -45,13 +44,11 @@ class HeldoutOpening(Record):
     suite_digest: str = Field(
         description="the suite in which they were asked; in older notes the first of several"
     )
-    data: str | None = Field(
-        description="what the data are called; null: noted by a version that did not say"
-    )
-    split: Split | None = Field(description="where they stand there; null as for `data`")
-    records: str | None = Field(description="key of the records in `record_sets`; null as for `data`")
+    data: str = Field(description="what the data are called")
+    split: Split = Field(description="where they stand there")
+    records: str = Field(description="key of the records in `record_sets`")
     copy_id: str | None = Field(
-        description="random name of the working copy in which it was noted; null as for `data`"
+        description="random name of the working copy in which it was noted; null: in a package"
     )
     times: int = Field(
         ge=1, description="calls that opened them; playing again with the same policy tells nothing new"
@@ -81,17 +78,17 @@ class HeldoutOpening(Record):
         """What makes it another opening: all but how often it was made. In another suite the same policy
         meets other luck."""
         # Neither place nor family: playing the same again, under whatever plan, is no other opening.
-        known = (self.data, self.split, self.records, self.copy_id, self.suite_digest)
-        return (self.stage, self.policy_digest, *("" if each is None else each for each in known))
+        where = (self.data, self.split, self.records, self.copy_id or "", self.suite_digest)
+        return (self.stage, self.policy_digest, *where)
 
 
 class HeldoutLedger(Record):
     """All openings, in an order that depends on nothing but them; each distinct set of records stands in it
     once."""
 
-    format: Literal["assay-openings/2", "assay-openings/3"]
+    format: Literal["assay-openings/3"]
     record_sets: dict[str, tuple[str, ...]] = Field(
-        description="contents of records, sorted, by `key_of` them; in the second format their digests"
+        description="contents of records, sorted, by `key_of` them"
     )
     openings: tuple[HeldoutOpening, ...]
 
@@ -100,9 +97,7 @@ class HeldoutLedger(Record):
         for key, records in self.record_sets.items():
             if key != key_of(records):
                 raise ValueError(f"record_sets.{key}: other records than its key is made from")
-        missing = {
-            each.records for each in self.openings if each.records is not None
-        } - self.record_sets.keys()
+        missing = {each.records for each in self.openings} - self.record_sets.keys()
         if missing:
             raise ValueError(f"record_sets: no {sorted(missing)[0]}, which an opening names")
         return self
@@ -189,41 +184,13 @@ def _told_first(each: HeldoutOpening) -> tuple[int, int, str, int]:
     return each.place or many, each.recipe_place or many, each.family or "~", seed
 
 
-def resolved(ledger: HeldoutLedger, suite: Suite, data: str) -> HeldoutLedger:
-    """Return a ledger in which older openings have the records of a suite by content, where they name them.
-
-    Ledgers of the first format named a suite by a digest that left out task and data, those of the second one
-    records by digests that hold their ids; whoever has the suite can tell. What it does not tell stays.
-    """
-    contents = dict(zip(suite.records, suite.contents, strict=True))
-    asked = tuple(sorted(set(suite.contents)))
-    now = {
-        key: tuple(sorted({contents.get(each, each) for each in held}))
-        for key, held in ledger.record_sets.items()
-    }
-    names = {key: key_of(held) for key, held in now.items()}
-    known = {"data": data, "split": suite.split, "records": key_of(asked)}
-    openings = tuple(
-        (
-            each.model_copy(update={"records": names[each.records]})
-            if each.records is not None
-            else each.model_copy(update=known if each.suite_digest == suite.first_digest else {})
-        )
-        for each in ledger.openings
-    )
-    if openings == ledger.openings:
-        return ledger
-    sets = {names[key]: held for key, held in now.items()} | {key_of(asked): asked}
-    return merged(NOTHING, HeldoutLedger(format=FORMAT, record_sets=sets, openings=openings))
-
-
 def policies_that_saw(ledger: HeldoutLedger, records: Collection[str]) -> dict[str, SeenRecords]:
     """Return every policy that saw at least one of some records, and what it saw of them."""
     asked = frozenset(records)
     overlap = {key: asked & frozenset(held) for key, held in ledger.record_sets.items()}
     parts: dict[str, tuple[set[str], set[str], set[str | None]]] = {}
     for each in ledger.openings:
-        if each.records is not None and overlap[each.records]:
+        if overlap[each.records]:
             seen, stages, copies = parts.setdefault(each.policy_digest, (set(), set(), set()))
             seen |= overlap[each.records]
             stages.add(each.stage)
@@ -242,15 +209,8 @@ def policies_noted(
     return [
         each
         for each in ledger.openings
-        if each.policy_digest == policy_digest
-        and each.records is not None
-        and not asked.isdisjoint(ledger.record_sets[each.records])
+        if each.policy_digest == policy_digest and not asked.isdisjoint(ledger.record_sets[each.records])
     ]
-
-
-def without_records(ledger: HeldoutLedger) -> int:
-    """Return of how many openings nobody can tell the records any more."""
-    return sum(each.records is None for each in ledger.openings)
 
 
 LEDGER = "heldout_openings.json"
@@ -262,37 +222,16 @@ FIX = (
 OWN_FIX = "remove the file: evidence/observed has the same, unless that was removed as well"
 
 
-class FirstOpening(Record):
-    """An opening as the first format had it: the suite by a digest without task and data."""
-
-    stage: str
-    suite_digest: str
-    policy_digest: str
-    times: int = Field(ge=1)
-
-
-class FirstLedger(Record):
-    """The first format."""
-
-    openings: tuple[FirstOpening, ...]
-
-
-def openings(project: Project, suite: Suite | None = None) -> HeldoutLedger | None:
+def openings(project: Project) -> HeldoutLedger | None:
     """Return all openings that are known here: by the ledger, by its last commit, and by this working copy;
     None where none of them knows any.
-
-    Args:
-        project: Whose.
-        suite: The held-out suite at hand, by which openings of the first format are recognised.
 
     Raises:
         RecordError: The ledger is damaged.
     """
     sources = [travelling(project), _remembered(project), _committed(project)]
-    if not any(source is not None for source in sources):
-        return None
-    known = reduce(merged, [source for source in sources if source is not None], NOTHING)
-    return known if suite is None else resolved(known, suite, project.params.dataset.name)
+    known = [source for source in sources if source is not None]
+    return reduce(merged, known, NOTHING) if known else None
 
 
 def ledger_stands(project: Project) -> bool:
@@ -348,34 +287,16 @@ def _committed(project: Project) -> HeldoutLedger | None:
     text = committed_text(project.root, f"{OBSERVED}/{LEDGER}")
     if text is None:
         return None
-    with suppress(RecordError, ValidationError):
-        value = loads(text, where=LEDGER, fix=FIX)
-        if isinstance(value, dict) and "format" in value:
-            return HeldoutLedger.model_validate_json(text)
-    return None  # of the first format, or damaged: the file beside it has to do
+    with suppress(ValidationError):
+        return HeldoutLedger.model_validate_json(text)
+    return None  # of an older format, or damaged: the file beside it has to do
 
 
 def travelling(project: Project) -> HeldoutLedger | None:
     """Return the ledger in evidence/observed/, None where there is none.
 
     Raises:
-        RecordError: It is damaged.
+        RecordError: It is damaged, or of another format.
     """
     path = project.observed(LEDGER)
-    if not path.exists():
-        return None
-    value = loads(read_text(path, fix=FIX), where=str(path), fix=FIX)
-    if isinstance(value, dict) and "format" in value:
-        return read_record(path, HeldoutLedger, fix=FIX)
-    nobody_knows: dict[str, Any] = {"data": None, "split": None, "records": None, "copy_id": None}
-    first = [
-        HeldoutOpening(
-            stage=each.stage,
-            policy_digest=each.policy_digest,
-            suite_digest=each.suite_digest,
-            times=each.times,
-            **nobody_knows,
-        )
-        for each in read_record(path, FirstLedger, fix=FIX).openings
-    ]
-    return merged(NOTHING, HeldoutLedger(format=FORMAT, record_sets={}, openings=tuple(first)))
+    return read_record(path, HeldoutLedger, fix=FIX) if path.exists() else None

@@ -31,7 +31,6 @@ from assay.pipeline.heldout_ledger import (
     openings,
     policies_noted,
     policies_that_saw,
-    resolved,
     travelling,
 )
 from assay.pipeline.project import Project
@@ -72,7 +71,7 @@ def tries(
     ledger: HeldoutLedger, records: Collection[str], base: str | None, suite: str
 ) -> list[HeldoutOpening]:
     """Return the first note of each try at any of some records, before and after those of a claim: each
-    policy in each suite. What tells no records may have been of these, and counts.
+    policy in each suite.
 
     The base of the claim is none. In another suite it is one unless something was measured against it there:
     who rolls its luck again takes what suits. What a coin trained is as good as the base that it was trained
@@ -86,7 +85,7 @@ def tries(
     """
     asked = frozenset(records)
     there = {key for key, held in ledger.record_sets.items() if not asked.isdisjoint(held)}
-    told = [each for each in ledger.openings if each.records is None or each.records in there]
+    told = [each for each in ledger.openings if each.records in there]
     beside = (BASE_STAGE, CONTROL_STAGE)
     compared = {each.suite_digest for each in told if each.stage not in beside and each.policy_digest != base}
     compared.add(suite)
@@ -117,7 +116,7 @@ def placed(ledger: HeldoutLedger, one: HeldoutLedger, recipe: Recipe | None) -> 
         recipe: What the policy was trained by; None where nobody knows.
     """
     (opening,) = one.openings
-    records = one.record_sets[opening.records or ""]
+    records = one.record_sets[opening.records]
     who, suite = opening.policy_digest, opening.suite_digest
     own = [each for each in policies_noted(ledger, records, who) if each.suite_digest == suite and each.place]
     if own:
@@ -206,10 +205,10 @@ def note_opening(
         copy_id=copy_id(project),
         base=base,
     )
-    known = openings(project, suite) or NOTHING
+    known = openings(project) or NOTHING
     trained = stage == TRAINED_STAGE and policy_digest != base
     one = placed(known, one, recipe_of(project.params) if trained else None)
-    lost = _lost(project, known, one, suite)
+    lost = _lost(project, known, one)
     one = one.model_copy(update={"openings": (one.openings[0].model_copy(update={"restored": lost}),)})
     now = noted(known, one)
     identity = one.openings[0].identity
@@ -221,7 +220,7 @@ def note_opening(
     write_json(project.observed(LEDGER), now)
 
 
-def _lost(project: Project, known: HeldoutLedger, one: HeldoutLedger, suite: Suite) -> int:
+def _lost(project: Project, known: HeldoutLedger, one: HeldoutLedger) -> int:
     """Return how many policies the ledger's file lacks that git or this working copy still knows.
 
     A folder of `dvc exp run --temp` has the file of a commit, and lacks what was opened since.
@@ -229,15 +228,10 @@ def _lost(project: Project, known: HeldoutLedger, one: HeldoutLedger, suite: Sui
     if project.scratch.parent.resolve() != project.root.resolve():
         return 0
     (opening,) = one.openings
-    file = resolved(travelling(project) or NOTHING, suite, project.params.dataset.name)
+    records = one.record_sets[opening.records]
     all_known, there = (
-        {
-            each.policy_digest
-            for each in tries(
-                ledger, one.record_sets[opening.records or ""], opening.base, opening.suite_digest
-            )
-        }
-        for ledger in (known, file)
+        {each.policy_digest for each in tries(ledger, records, opening.base, opening.suite_digest)}
+        for ledger in (known, travelling(project) or NOTHING)
     )
     return len(all_known - there)
 
@@ -249,7 +243,7 @@ def adopt(project: Project, ledger: HeldoutLedger) -> None:
         RecordError: The ledger is damaged.
     """
     for each in ledger.openings:
-        sets = {} if each.records is None else {each.records: ledger.record_sets[each.records]}
+        sets = {each.records: ledger.record_sets[each.records]}
         own = ledger.model_copy(update={"record_sets": sets, "openings": (each,)})
         write_json(memory(project) / f"{digest(each.identity)[:16]}.json", own)
     write_json(project.observed(LEDGER), merged(openings(project) or NOTHING, ledger))
@@ -275,7 +269,7 @@ def opened_records(
     Raises:
         RecordError: The ledger is damaged.
     """
-    ledger = openings(project, suite) or NOTHING
+    ledger = openings(project) or NOTHING
     recipe = recipe_of(project.params)
     known = tries(ledger, suite.contents, base_digest, suite.digest)
     of_policy = [each for each in known if each.policy_digest == policy_digest]

@@ -187,9 +187,7 @@ def no_gold_said(episodes: Iterable[Episode], flags: Sequence[str]) -> str | Non
     )
 
 
-def openings_said(
-    here: int, elsewhere: int, unknown: int, *, known: bool, whole: bool
-) -> list[tuple[str, str]]:
+def openings_said(here: int, elsewhere: int, *, known: bool, whole: bool) -> list[tuple[str, str]]:
     """Return what there is to say of other policies that saw held-out records of a claim, as (warning or
     note, sentence).
 
@@ -199,15 +197,14 @@ def openings_said(
         here: Other policies that were tried in this working copy.
         elsewhere: Other policies that only the ledger knows, which came with the project: its makers', or a
             colleague's.
-        unknown: Openings that do not say of which records.
         known: Whether any note was kept.
         whole: Whether the ledger stands, and holds what the claim itself opened.
 
-    >>> openings_said(0, 0, 0, known=True, whole=True)
+    >>> openings_said(0, 0, known=True, whole=True)
     []
-    >>> openings_said(0, 2, 0, known=True, whole=True)[0][1][:97]
+    >>> openings_said(0, 2, known=True, whole=True)[0][1][:97]
     'The held-out records were opened for 0 other policies in this working copy; the ledger that came '
-    >>> [kind for kind, _ in openings_said(3, 2, 0, known=True, whole=False)]
+    >>> [kind for kind, _ in openings_said(3, 2, known=True, whole=False)]
     ['warning', 'warning', 'note']
     """
     if not known:
@@ -239,16 +236,6 @@ def openings_said(
                 (
                     f"The held-out records were opened for {_others(here)} in this working copy; the ledger"
                     f" that came with the project has {_others(elsewhere)} of whoever made or shared it."
-                ),
-            )
-        )
-    if unknown:
-        found.append(
-            (
-                "note",
-                (
-                    f"{counted(unknown, 'openings')} of an earlier version do not say which records they"
-                    " were of."
                 ),
             )
         )

@@ -25,12 +25,12 @@ def ledger_of(project: Project) -> HeldoutLedger:
     found = read_record(project.results("openings.json"), OpenedRecords, fix=AGAIN)
     base = read_training(project.results("train.json"), fix=AGAIN).base_digest
     suite = heldout_suite(project)
-    known, asked = openings(project, suite) or NOTHING, frozenset(suite.contents)
+    known, asked = openings(project) or NOTHING, frozenset(suite.contents)
     stages = {each.policy_digest: frozenset(each.stages) for each in found.others}
     stages |= dict.fromkeys((found.policy_digest, base), frozenset({BASE_STAGE, TRAINED_STAGE}))
 
     def belongs(each: HeldoutOpening) -> bool:
-        if each.records is not None and asked.isdisjoint(known.record_sets[each.records]):
+        if asked.isdisjoint(known.record_sets[each.records]):
             return False
         later = (each.place or 0) > (found.place or 0)
         of_claim = each.policy_digest == base and each.suite_digest == suite.digest

@@ -32,14 +32,7 @@ from assay.evidence.claim.warnings import (
     whole_said,
 )
 from assay.evidence.claim.what_was_run import BaseFacts
-from assay.pipeline.heldout_ledger import (
-    key_of,
-    known_copy_id,
-    ledger_stands,
-    openings,
-    policies_that_saw,
-    without_records,
-)
+from assay.pipeline.heldout_ledger import key_of, known_copy_id, ledger_stands, openings, policies_that_saw
 from assay.pipeline.inputs import (
     fingerprint_of,
     heldout_suite,
@@ -260,9 +253,9 @@ def opened_said(project: Project, claim: Claim) -> list[tuple[str, str]]:
         RecordError: The ledger is damaged.
     """
     suite = heldout_suite(project)
-    ledger, own = openings(project, suite), known_copy_id(project)
+    ledger, own = openings(project), known_copy_id(project)
     if ledger is None:
-        return openings_said(0, 0, 0, known=False, whole=False)
+        return openings_said(0, 0, known=False, whole=False)
     seen, expected = policies_that_saw(ledger, suite.contents), {claim.before_policy, claim.after_policy}
     others = [
         found for policy, found in seen.items() if policy not in expected and found.stages != {CONTROL_STAGE}
@@ -270,7 +263,7 @@ def opened_said(project: Project, claim: Claim) -> list[tuple[str, str]]:
     here = sum(own is not None and own in found.copies for found in others)
     # A claim whose evidence could not be read names no policies.
     whole = ledger_stands(project) and expected - {UNREAD} <= seen.keys()
-    return openings_said(here, len(others) - here, without_records(ledger), known=True, whole=whole)
+    return openings_said(here, len(others) - here, known=True, whole=whole)
 
 
 def _random_arm(

@@ -29,7 +29,7 @@ def next_place(project: Project, suite: Suite) -> int:
     """
     recipe, built = recipe_of(project.params), project.results("base.json")
     base = read_record(built, BaseFacts, fix="./run dvc repro base").digest if built.exists() else None
-    known = tries(openings(project, suite) or NOTHING, suite.contents, base, suite.digest)
+    known = tries(openings(project) or NOTHING, suite.contents, base, suite.digest)
     own = (recipe.family, recipe.seed)
     # Before there is a base nobody knows which of the others it will be.
     bases = () if base is not None else (BASE_STAGE, CONTROL_STAGE)
