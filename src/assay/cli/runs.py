@@ -189,15 +189,14 @@ def evaluate(
 
     given = locals()
     asked = make_request(tool.EvaluationRequest, given)
-    from assay.policy.served.request import ServedRequest, check_unserved
+    from assay.policy.served.request import served_base
 
-    if served is None:
-        check_unserved(given)
+    if (base := served_base(given)) is None:
         tool.run(Path.cwd(), asked)
         return
     from assay.tools import evaluate_served
 
-    evaluate_served.run(Path.cwd(), asked, make_request(ServedRequest, given))
+    evaluate_served.run(Path.cwd(), asked, base)
 
 
 def sweep(

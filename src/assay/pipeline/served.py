@@ -30,7 +30,7 @@ from assay.pipeline.project import Project
 from assay.pipeline.resume import run_key
 from assay.policy.base.pretrained import POINTER
 from assay.policy.served.asking import Served
-from assay.policy.served.client import Client
+from assay.policy.served.client import Client, client_of
 from assay.policy.served.identity import (
     facts_said,
     find_answer_cautions,
@@ -41,8 +41,7 @@ from assay.policy.served.identity import (
     use_of,
 )
 from assay.policy.served.journal import Journal
-from assay.policy.served.pace import Pace
-from assay.policy.served.request import Address, Names, read_key
+from assay.policy.served.request import Names
 from assay.tasks.protocol import Task
 
 BASE, TUNED = "base", "train.served"  # the settings of one, and of the other
@@ -67,12 +66,7 @@ def _client(project: Project, who: str) -> Client:
         leaves_out=f"null in {setting('base.extra')}",
         pace=f"{setting('base.in_flight')} or base.requests_per_minute",
     )
-    address = Address.of(model.url)
-    key = None if model.key_variable is None else read_key(model.key_variable, names)
-    if key is not None and address.plain:
-        complain(f"the key goes to {address.url} in plain text: anyone on the way can read it")
-    pace = Pace(base.requests_per_minute, base.tokens_per_minute)
-    return Client(address, key, timeout=base.timeout, retries=base.retries, pace=pace, names=names)
+    return client_of(base, model, names)
 
 
 def pin_served(project: Project, who: str) -> ServedPin:

@@ -6,16 +6,27 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from assay.core.config.served import ServedBase
 from assay.core.console import complain, progress, say
 from assay.core.errors import ConfigError
 from assay.core.records import Episode, Interval
 from assay.core.storage.json import write_json
+from assay.core.storage.locks import hold
 from assay.dataset.served import Prices
 from assay.evaluation.phases import Stopwatch, latency
 from assay.evaluation.served import play_served
-from assay.policy.served.connection import connect
-from assay.policy.served.identity import facts_of, facts_said, find_answer_cautions, find_served_cautions
-from assay.policy.served.request import ServedRequest, check_request
+from assay.policy.served.asking import Served
+from assay.policy.served.client import client_of
+from assay.policy.served.identity import (
+    facts_of,
+    facts_said,
+    find_answer_cautions,
+    find_served_cautions,
+    identity_of,
+    settings_of,
+)
+from assay.policy.served.journal import Journal
+from assay.policy.served.request import check_extra
 from assay.statistics.report import Report
 from assay.tools import evaluate
 from assay.tools.evaluate import EvaluationRequest
@@ -25,35 +36,36 @@ _SIGNS = re.compile(r"[^A-Za-z0-9._-]+")
 TOKENS = ("mean_tokens", "mean_tokens_per_completion")
 
 
-def run(root: Path, asked: EvaluationRequest, of: ServedRequest) -> None:
+def run(root: Path, asked: EvaluationRequest, of: ServedBase) -> None:
     """Play, print a table, and write what `assay evaluate` writes; beside it answers.jsonl and served.json.
 
     Raises:
         ConfigError: What was asked for cannot be.
         PolicyError: The server does not answer, or refuses.
+        RecordError: The answers that are kept cannot be read; nothing was changed.
+        RunningAlready: Another process plays there.
     """
     if asked.policy is not None or asked.batch_size is not None:
         option = "--batch-size" if asked.policy is None else "--policy"
         fix = "leave one of the two out" + ("; --in-flight says how many at once" * (asked.policy is None))
         raise ConfigError("a folder or a served model", found=option, where="--served", fix=fix)
-    check_request(of)
     ready = evaluate.prepare(root, asked)
-    server = connect(of, ready.decoding)
-    identity, name, limit = server.identity, str(of.model), ready.task.max_prompt_tokens
-    if server.keyed and server.address.plain:
-        complain(f"the key goes to {server.address.url} in plain text: anyone on the way can read it")
+    decoding, limit = ready.decoding, ready.task.max_prompt_tokens
+    check_extra(of.extra, decoding.max_new_tokens)
+    client = client_of(of, of)
+    cards = client.cards()
+    identity = identity_of(of.model, settings_of(decoding, of.extra), cards)
     cautions = evaluate.find_suite_cautions(ready.project, ready.suite)
-    for caution in (*cautions, *find_served_cautions(identity, server.cards, limit)):
+    for caution in (*cautions, *find_served_cautions(identity, cards, limit)):
         complain(caution)
-    question = [identity.digest, str(ready.best_of), server.address.url]
-    slug = _SIGNS.sub("-", name).strip("-.")[-40:] or "served"
+    question = [identity.digest, str(ready.best_of), client.url]
+    slug = _SIGNS.sub("-", of.model).strip("-.")[-40:] or "served"
     out = asked.out or evaluate.default_folder(root, ready, asked.tasks, slug, question)
     plays = ready.suite.plays()
-    with server.answering(out) as served:
-        if served.journal.found:
-            say(
-                f"{served.journal.found} answers of an earlier call are in {out}, and are not asked for again"
-            )
+    with hold(out / "answers.lock"), Journal(out / "answers.jsonl") as journal:
+        if journal.found:
+            say(f"{journal.found} answers of an earlier call are in {out}, and are not asked for again")
+        served = Served(client, journal, identity, decoding.max_new_tokens)
         note_asked(ready.project, ready.suite, identity.digest, identity.digest)
         with progress("evaluate: episodes", len(plays)) as advance:
             stopwatch = Stopwatch(advance)
@@ -61,11 +73,11 @@ def run(root: Path, asked: EvaluationRequest, of: ServedRequest) -> None:
     prices = None
     if of.price_in is not None and of.price_out is not None:
         prices = Prices(prompt=of.price_in, completion=of.price_out)
-    facts = facts_of(identity, found.answers, kept=found.kept, again=server.client.again, prices=prices)
+    facts = facts_of(identity, found.answers, kept=found.kept, again=client.again, prices=prices)
     report = evaluate.report_of(ready, found.episodes, facts.policy_digest)
     if facts.without_usage:
         report = without_tokens(report)
-    evaluation = evaluate.evaluation_of(ready, asked.tasks, f"served {name}", report, found.episodes)
+    evaluation = evaluate.evaluation_of(ready, asked.tasks, f"served {of.model}", report, found.episodes)
     took, kept = None, len(found.episodes) - len(found.played)
     if found.played:
         took = latency(found.played, stopwatch.seconds, kept=kept)

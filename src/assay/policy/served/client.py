@@ -20,10 +20,12 @@ from typing import Any
 import urllib3
 from pydantic import BaseModel, Field, ValidationError
 
+from assay.core.config.served import ServedBase, ServedModel
+from assay.core.console import complain
 from assay.core.errors import PolicyError
 from assay.core.records import Record
 from assay.policy.served.pace import Pace
-from assay.policy.served.request import CHAT, NAMES, Address, Names
+from assay.policy.served.request import CHAT, NAMES, Address, Names, read_key
 
 CONNECT_S = 10.0
 FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0  # before a request is made again; twice as long each time
@@ -261,6 +263,25 @@ class Client:
             fix = f"give the URL that it redirects to by {names.server}; a key is sent nowhere else"
         found = f"{status}: {_message(data)}"
         return PolicyError("an answer", found=found, where=self.url + path, fix=f"{fix}; then {AGAIN}")
+
+
+def client_of(base: ServedBase, model: ServedModel, names: Names = NAMES) -> Client:
+    """Return who asks a model, as fast as its base may be asked; nothing is asked yet.
+
+    Args:
+        base: Says how fast, how long and how often.
+        model: Who is asked: the base, or the tuned one.
+        names: Of what messages are about.
+
+    Raises:
+        ConfigError: The address is none, or its key is not there.
+    """
+    address = Address.of(model.url)
+    key = None if model.key_variable is None else read_key(model.key_variable, names)
+    if key is not None and address.plain:
+        complain(f"the key goes to {address.url} in plain text: anyone on the way can read it")
+    pace = Pace(base.requests_per_minute, base.tokens_per_minute)
+    return Client(address, key, timeout=base.timeout, retries=base.retries, pace=pace, names=names)
 
 
 def _in_json(key: str) -> re.Pattern[bytes]:

@@ -10,7 +10,6 @@ from pydantic import Field
 
 from assay.core.counting import counted
 from assay.core.decoding import Decoding
-from assay.core.errors import ConfigError
 from assay.dataset.served import Prices, ServedIdentity, ServedUse
 from assay.policy.served.client import ServedAnswer
 
@@ -34,16 +33,7 @@ class ServedFacts(ServedUse):
 
 
 def settings_of(decoding: Decoding, extra: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a request beside model, messages and seed; one that is None is left out of it.
-
-    Raises:
-        ConfigError: The limit of tokens is another under the name that newer servers have for it.
-    """
-    named, limit = extra.get("max_completion_tokens"), decoding.max_new_tokens
-    if named not in (None, limit):
-        fix = f"--max-new-tokens {named}, or the same number in --extra"
-        where = "--extra, max_completion_tokens"
-        raise ConfigError(f"{limit}, the limit of a completion", found=str(named), where=where, fix=fix)
+    """Return the fields of a request beside model, messages and seed; one that is None is left out of it."""
     asked: dict[str, Any] = {"temperature": decoding.temperature, "max_tokens": decoding.max_new_tokens}
     if decoding.temperature > 0:
         asked["top_p"] = 1.0

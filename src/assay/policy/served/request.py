@@ -1,16 +1,17 @@
-"""What is said of a served model: where it is, how fast it is asked, and which variable has its key."""
+"""What is said of a served model: where it is, by options or settings, and which variable has its key."""
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from assay.core.config.served import EXAMPLE, OURS, odd_address
+from pydantic import ValidationError
+
+from assay.core.config.served import EXAMPLE, LIMIT, ServedBase, odd_address, odd_fields
 from assay.core.errors import ConfigError, RecordError
 from assay.core.storage.json import loads
 
@@ -18,6 +19,13 @@ KEY = "ASSAY_API_KEY"
 CHAT = "/chat/completions"
 # What has an option of its own, and may only be left out here.
 OPTIONS = {"temperature": "--temperature", "max_tokens": "--max-new-tokens", "seed": "--seed"}
+# What an option has to be, and an example.
+MEANT = {
+    "--model": ("the name of a model", "--model NAME, as the server lists it under /v1/models"),
+    "--price-in": ("a price", "--price-in 0.15, for a million tokens"),
+    "--price-out": ("a price", "--price-out 0.60, for a million tokens"),
+    "--timeout": ("a time above 0", "--timeout 600, seconds"),
+}
 _SENDABLE = re.compile(r"[!-~]{8,}")
 
 
@@ -33,41 +41,6 @@ class Names:
 
 
 NAMES = Names()
-
-
-@dataclass(frozen=True, slots=True)
-class ServedRequest:
-    """What the command line says of a served model.
-
-    `served` is its URL; `timeout` seconds; prices are of a million tokens, in any currency; `extra` is a JSON
-    object of further fields of each request, null leaving one out.
-    """
-
-    served: str
-    model: str | None = None
-    key_variable: str | None = None
-    in_flight: int = 8
-    timeout: float = 600.0
-    retries: int = 8
-    requests_per_minute: int | None = None
-    tokens_per_minute: int | None = None
-    price_in: float | None = None
-    price_out: float | None = None
-    extra: str | None = None
-
-
-def check_unserved(asked: Mapping[str, Any]) -> None:
-    """Refuse options of a served model where none is named.
-
-    Raises:
-        ConfigError: There is one.
-    """
-    for name in (each.name for each in fields(ServedRequest)):
-        if asked.get(name) is not None:
-            option = f"--{name.replace('_', '-')}"
-            raise ConfigError(
-                f"{option} beside --served", found="no --served", where=option, fix=f"--served {EXAMPLE}"
-            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,20 +68,14 @@ class Address:
         return cls(f"{parts.scheme}://{parts.netloc}{path}", parts.scheme == "http" and not loopback)
 
 
-def read_key(variable: str | None, names: Names = NAMES) -> str | None:
-    """Return the key of a variable of the environment, that of ASSAY_API_KEY if none is named; None if that
-    is not set.
-
-    No other variable is read unasked: a key is told to whoever is asked.
+def read_key(variable: str, names: Names = NAMES) -> str:
+    """Return the key of a variable of the environment.
 
     Raises:
-        ConfigError: The variable that is named is not set, or holds what is no key.
+        ConfigError: It is not set, or holds what is no key.
     """
-    key = os.environ.get(variable or KEY, "").strip()
-    where = f"environment variable {variable or KEY}"
+    key, where = os.environ.get(variable, "").strip(), f"environment variable {variable}"
     if not key:
-        if variable is None:
-            return None
         fix = f"export {variable}=..., or leave {names.key} out where the server wants none"
         raise ConfigError("a key", found="nothing", where=where, fix=fix)
     if not _SENDABLE.fullmatch(key):
@@ -120,47 +87,65 @@ def read_key(variable: str | None, names: Names = NAMES) -> str | None:
     return key
 
 
-def read_extra(text: str | None) -> Mapping[str, Any]:
-    """Return further fields of each request.
+def served_base(given: Mapping[str, Any]) -> ServedBase | None:
+    """Return the served model that options of a command describe; None where they name no server.
+
+    Args:
+        given: By name, each None where it was not given: `served`, the URL, and the fields of a ServedBase;
+            `extra` as the text of a JSON object. Where no variable is named, ASSAY_API_KEY has the key, if it
+            is set. No other variable is read unasked: a key is told to whoever is asked.
 
     Raises:
-        ConfigError: They are no JSON object, or name what assay sends.
+        ConfigError: One of them cannot be, or stands beside no --served.
     """
-    if text is None:
-        return {}
+    values = {name: given.get(name) for name in ServedBase.model_fields if name not in ("kind", "url")}
+    if given.get("served") is None:
+        for option in (_option(name) for name, value in values.items() if value is not None):
+            fix = f"--served {EXAMPLE}"
+            raise ConfigError(f"{option} beside --served", found="no --served", where=option, fix=fix)
+        return None
+    if (values["price_in"] is None) != (values["price_out"] is None):
+        one, other = ("--price-in", "--price-out")[:: 1 if values["price_out"] is None else -1]
+        raise ConfigError("both prices or none", found=one, where=other, fix=f"{other} 0.60, or 0")
+    own_key = KEY if os.environ.get(KEY, "").strip() else None
+    usual = {"key_variable": own_key, "in_flight": 8, "timeout": 600.0, "retries": 8}
+    values |= {name: value for name, value in usual.items() if values[name] is None}
+    values |= {"kind": "served", "url": given["served"], "extra": _read_extra(values["extra"])}
+    try:
+        return ServedBase.model_validate(values)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        option, value = _option(str(first["loc"][0])), first["input"]
+        found = "none" if value in (None, "") else str(value)
+        expected, fix = MEANT.get(option, (first["msg"], f"correct {option}"))
+        raise ConfigError(expected, found=found, where=option, fix=fix) from None
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _read_extra(text: str | None) -> dict[str, Any]:
     fix = """--extra '{"top_k": 20}'"""
     try:
-        extra = loads(text, where="--extra", fix=fix)
+        extra = loads("{}" if text is None else text, where="--extra", fix=fix)
     except RecordError as error:
         raise ConfigError("a JSON object", found=error.found, where="--extra", fix=fix) from None
     if not isinstance(extra, dict):
         raise ConfigError("a JSON object", found=type(extra).__name__, where="--extra", fix=fix)
-    if named := sorted({*extra} & {*OURS}):
-        expected = f"none of {', '.join(OURS)}"
-        raise ConfigError(expected, found=", ".join(named), where="--extra", fix=f"leave {named[0]} out")
-    for name, option in OPTIONS.items():
-        if extra.get(name) is not None:
-            where = f"--extra, {name}"
-            raise ConfigError("null, or nothing", found=str(extra[name]), where=where, fix=f"use {option}")
     return extra
 
 
-def check_request(asked: ServedRequest) -> None:
-    """Refuse what cannot be.
+def check_extra(extra: dict[str, Any], max_new_tokens: int) -> None:
+    """Refuse further fields of each request that have an option of their own, or that assay sends.
 
     Raises:
-        ConfigError: No model is named, or a number has no meaning.
+        ConfigError: There is one.
     """
-    if not asked.model:
-        fix = "--model NAME, as the server lists it under /v1/models"
-        raise ConfigError("the name of a model", found="none", where="--model", fix=fix)
-    for option, value in (("--price-in", asked.price_in), ("--price-out", asked.price_out)):
-        if value is not None and not 0 <= value < math.inf:
-            fix = f"{option} 0.15, for a million tokens"
-            raise ConfigError("a price", found=str(value), where=option, fix=fix)
-    if (asked.price_in is None) != (asked.price_out is None):
-        given, other = ("--price-in", "--price-out")[:: 1 if asked.price_out is None else -1]
-        raise ConfigError("both prices or none", found=given, where=other, fix=f"{other} 0.60, or 0")
-    if not 0 < asked.timeout < math.inf:
-        fix = "--timeout 600, seconds"
-        raise ConfigError("a time above 0", found=str(asked.timeout), where="--timeout", fix=fix)
+    for name, expected, _ in odd_fields(extra, max_new_tokens):
+        if name in OPTIONS and extra[name] is None:  # no suite is played both sampled and greedy
+            continue
+        fix = f"use {OPTIONS[name]}" if name in OPTIONS else f"leave {name} out"
+        if name == LIMIT:
+            fix = f"--max-new-tokens {extra[name]}, or the same number in --extra"
+        raise ConfigError(expected, found=str(extra[name]), where=f"--extra, {name}", fix=fix)
