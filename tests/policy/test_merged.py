@@ -4,16 +4,16 @@ they are of."""
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
 from assay.core.decoding import Decoding
 from assay.core.errors import PolicyError
+from assay.package import parity
 from assay.package.parity import Side
-from assay.policy.base import adapter_files
-from assay.policy.base.adapter_files import KeptLogits, Weights, greedy, logits_of, merge, write_model
+from assay.policy.base.adapter_files import Weights, greedy, logits_of, merge, write_model
 from assay.policy.digests import digest_folder
 from assay.policy.model import load
 from tests.policy.adapted import OPENINGS, adapted_base
@@ -69,23 +69,17 @@ def test_greedy_completions_do_not_depend_on_the_batch(tmp_path: Path) -> None:
     assert logits[len(OPENINGS[0]) - 1 : -1].argmax(-1).tolist() == one[0]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("in_memory", [10**9, 16])
-def test_kept_logits_come_back_bit_by_bit_from_memory_and_from_disk(
-    in_memory: int, monkeypatch: pytest.MonkeyPatch
+def test_logits_come_back_bit_by_bit_from_memory_and_from_disk(
+    tmp_path: Path, in_memory: int, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(adapter_files, "IN_MEMORY_BYTES", in_memory)
-    given = [torch.randn(3, 7), torch.randn(5, 7).bfloat16(), torch.tensor([[float("nan"), -0.0]])]
-    kept = KeptLogits()
-    for tensor in given:
-        kept.put(tensor)
-    for _ in range(2):
-        kept.rewind()
-        for index, tensor in enumerate(given):
-            found = kept.take(index)
-            assert found.dtype == tensor.dtype and torch.equal(
-                found.view(torch.uint8), tensor.view(torch.uint8)
-            )
-    kept.close()
+    monkeypatch.setattr(parity, "IN_MEMORY_BYTES", in_memory)
+    policy = replace(adapted_base(tmp_path), dtype=dtype).policy()
+    with Side(policy, OPENINGS, Decoding(0.0, 12), batch_size=2) as side:
+        for _ in range(2):
+            found = side.against(policy)
+            assert found.difference == 0.0 and found.n_agreed == found.n_tokens > 0
 
 
 def test_an_adapter_that_does_not_fit_or_is_not_there_is_refused(tmp_path: Path) -> None:

@@ -7,11 +7,10 @@ import dataclasses
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -203,7 +202,6 @@ def check_fits(model: Any, files: AdapterFiles, where: str) -> None:
         raise PolicyError("an adapter of this base", found=told, where=where, fix=fix)
 
 
-IN_MEMORY_BYTES = 256 * 2**20
 FIX = "./run dvc repro base train"
 
 
@@ -307,36 +305,3 @@ def logits_of(policy: Policy, ids: Sequence[int]) -> torch.Tensor:
         out = policy.model(input_ids=torch.tensor([list(ids)], device=device), use_cache=False)
     found: torch.Tensor = out.logits[0].detach().cpu().contiguous()
     return found
-
-
-class KeptLogits:
-    """Logits that one model gave, kept until another is loaded in its place; beyond 256 MiB on disk, in a
-    nameless file.
-
-    They are read in the order in which they were put. A file of a 4-bit 4B model with 32 texts of 1,000
-    tokens is 10 GB.
-    """
-
-    def __init__(self) -> None:
-        # Closed, and with that gone, by `close`; a process that dies leaves nothing either.
-        self._file: IO[bytes] = tempfile.SpooledTemporaryFile(max_size=IN_MEMORY_BYTES)  # noqa: SIM115
-        self._kinds: list[tuple[torch.Size, torch.dtype]] = []
-
-    def put(self, logits: torch.Tensor) -> None:
-        """Keep a tensor, bit by bit."""
-        self._kinds.append((logits.shape, logits.dtype))
-        self._file.write(logits.contiguous().view(torch.uint8).numpy().tobytes())
-
-    def rewind(self) -> None:
-        """Go back to the first."""
-        self._file.seek(0)
-
-    def take(self, index: int) -> torch.Tensor:
-        """Return the next tensor; its index is given since shapes are looked up by it."""
-        shape, dtype = self._kinds[index]
-        size = shape.numel() * torch.empty((), dtype=dtype).element_size()
-        return torch.frombuffer(bytearray(self._file.read(size)), dtype=dtype).reshape(shape)
-
-    def close(self) -> None:
-        """Drop everything."""
-        self._file.close()
