@@ -1,15 +1,13 @@
-"""What the learning pass costs where rows share a long prompt: rows alone, prompts copied, and read flat; one
-CPU thread.
+"""What the learning pass costs where rows share a long prompt: rows alone, and read flat; one CPU thread.
 
     ./run bench learning_pass
     ./run python benchmarks/learning_pass.py --only "7 M, shared" --times 1 --out FILE    (a quick look)
 
 One prompt of 1,024 tokens with a group of 16 episodes of eight turns, 320 tokens behind the prompt; one
-forward and one backward pass of a loss over all of them, through a LoRA adapter, at random weights. `copied`
-is the pass that reads a prompt once and copies its keys and values for each row, which cannot be done with
-gradient checkpointing. `nothing shared` has four prompts with a row each: there the pass has to be what it
-was. `kl` is what measuring the KL on 16 texts adds to a step of playing and learning, measured every five
-steps, when they share their prompt and when each has its own.
+forward and one backward pass of a loss over all of them, through a LoRA adapter, at random weights. `nothing
+shared` has four prompts with a row each: there the pass has to be what it was. `kl` is what measuring the KL
+on 16 texts adds to a step of playing and learning, measured every five steps, when they share their prompt
+and when each has its own.
 
 Processor seconds, medians of sides in turn, and the peak of bytes in live tensors, which a meter counts in
 the same passes. Writes results/learning_pass.json, case by case; a case that is there is not measured again.
@@ -40,11 +38,7 @@ from assay.training.kl import Divergence, Text
 
 WORK = floors.Work(prompts=1, group=16, prompt=1024, turns=8, new=19, reply=24)
 EVERY, MIB = 5, 2**20
-SIDES = {
-    "shared": ("alone", "copied", "flat"),
-    "checkpointing": ("alone", "flat"),
-    "nothing shared": ("alone", "flat"),
-}
+SIDES = {"shared": ("alone", "flat"), "checkpointing": ("alone", "flat"), "nothing shared": ("alone", "flat")}
 CASES = [f"{name}, {kind}" for name in ("7 M", "29 M") for kind in (*SIDES, "kl")]
 
 
@@ -82,12 +76,7 @@ def learned(model: Any, work: floors.Work, side: str) -> dict[str, float]:
     ids, counted = episodes(work)
     with Meter() as meter:
         begun = time.process_time()
-        with (
-            mock.patch.object(flat, "reads_flat", flat.reads_flat if side == "flat" else never),
-            mock.patch.object(
-                logprobs, "shares_prompts", never if side == "alone" else logprobs.shares_prompts
-            ),
-        ):
+        with mock.patch.object(flat, "reads_flat", flat.reads_flat if side == "flat" else never):
             scored = model(input_ids=ids, attention_mask=torch.ones_like(ids), counted=counted, most=len(ids))
         weights = torch.linspace(-1, 1, counted.numel()).view(counted.shape)
         (scored.log_probs * weights).sum().backward()

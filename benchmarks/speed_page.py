@@ -109,7 +109,7 @@ def learning() -> str:
     record = _record("learning_pass")
     rows = []
     for case, found in record["cases"].items():
-        sides = [found.get(side) for side in ("alone", "copied", "flat")]
+        sides = [found.get(side) for side in ("alone", "flat")]
         if any(isinstance(side, dict) for side in sides):
             told = [f"{s['seconds']:.1f} s, {s['peak_mib']:,.0f} MiB" if s else "not run" for s in sides]
             rows.append([case, *told, str(found["n"])])
@@ -119,7 +119,7 @@ def learning() -> str:
         if "share_of_a_step" in found
     ]
     said = f"The KL every five steps, on 16 texts of one prompt: {'; '.join(shares)}."
-    head = ["model", "rows alone", "prompts copied", "flat", "n"]
+    head = ["model", "rows alone", "flat", "n"]
     return _with(head, rows, f"{said} {told_of(record['machine'])}")
 
 

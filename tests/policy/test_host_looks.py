@@ -132,7 +132,7 @@ def test_while_rows_write_no_attention_is_taken_apart(backend: str) -> None:
 def test_while_a_policy_learns_the_host_looks_as_often_whatever_the_number_of_layers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(flat, "LARGEST_COPIES", 0)
+    monkeypatch.setattr(flat, "LEAST_SHARED", 1)
     found = []
     for n in (2, 6):
         base = build("qwen3")

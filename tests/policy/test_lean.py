@@ -150,12 +150,11 @@ def test_an_adapter_is_played_as_it_is_at_the_time(told: list[str]) -> None:
     assert told == []
 
 
-@pytest.mark.parametrize("largest_copies", [0, flat.LARGEST_COPIES], ids=["learned flat", "learned copied"])
+@pytest.mark.parametrize("least_shared", [1, 10**6], ids=["learned flat", "learned alone"])
 def test_a_training_plays_by_the_lean_engine_what_it_plays_by_the_cached_one(
-    tmp_path: Path, told: list[str], largest_copies: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, told: list[str], least_shared: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flat, "LARGEST_COPIES", largest_copies)
-    monkeypatch.setattr(flat, "LEAST_SHARED", 1)
+    monkeypatch.setattr(flat, "LEAST_SHARED", least_shared)
     tokenizer = tiny.build_tokenizer(toy.TASK.vocabulary())
     shape = SHAPE.model_copy(update={"layers": 1, "max_positions": 256})
     tiny.build_model(shape, tokenizer, 5).save_pretrained(tmp_path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -12,22 +11,19 @@ from peft import LoraConfig, get_peft_model
 from transformers import Qwen3Config, Qwen3ForCausalLM
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from assay.core.config.composition import Selection, compose
-from assay.core.config.reading import parse_params
 from assay.policy.model import evaluating
 from assay.tools.doctor.forecast.memory import Meter
 from assay.training import flat, flat_attention
 from assay.training.flat import Shared, packs, reads_flat, shared_openings
 from assay.training.flat_attention import Pack, Rule, Stretch
 from assay.training.kl import Divergence, Text, openings
-from assay.training.logprobs import hidden_states, logits_of, shares_prompts
+from assay.training.logprobs import hidden_states, logits_of
 from tests.policy.architectures import NAMES, PAD, VOCABULARY, build
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
 
 # Prompts by length, the prompt of each row, and what follows it: nothing is even, one row is alone.
 PROMPTS, OF_ROW, BEHIND = (20, 13, 9), (0, 0, 0, 1, 1, 2), (11, 4, 1, 7, 9, 5)
-ROOT = Path(__file__).resolve().parents[2]
 WIDE, LONG = max(PROMPTS), max(BEHIND)
 
 
@@ -97,7 +93,6 @@ def read(model: Any, *, most: int = 64) -> torch.Tensor:
 @pytest.fixture
 def anything_is_read_flat(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let prompts this short be read flat."""
-    monkeypatch.setattr(flat, "LARGEST_COPIES", 0)
     monkeypatch.setattr(flat, "LEAST_SHARED", 1)
 
 
@@ -217,39 +212,11 @@ def group(prompt: int, n: int, own: int) -> list[Shared]:
     return [Shared(prompt, tuple(range(n)), (own,) * n)]
 
 
-@pytest.mark.parametrize(
-    ("preset", "prompt", "flatly"),
-    [("tiny", 1024, False), ("tiny_json", 317, False), ("tiny_json", 600, True)],
-)
-def test_prompts_are_copied_where_the_copies_are_small_and_read_flat_where_not(
-    preset: str, prompt: int, flatly: bool
-) -> None:
-    params = parse_params(compose(ROOT, Selection(preset, "collider", 0)).values)
-    shape = params.base.architecture
-    assert shape is not None and not params.train.gradient_checkpointing
-    size = shape.hidden_size // shape.heads
-    config = Qwen3Config(
-        vocab_size=50,
-        hidden_size=shape.hidden_size,
-        intermediate_size=shape.intermediate_size,
-        num_hidden_layers=shape.layers,
-        num_attention_heads=shape.heads,
-        num_key_value_heads=shape.heads,
-        head_dim=size,
-    )
-    model = Qwen3ForCausalLM(config)
-    for rows_read in (params.train.micro_batch_size, params.train.kl_probe_episodes):
-        shared = group(prompt, rows_read, 100)
-        assert shares_prompts(model) and reads_flat(model, shared, copied=True) is flatly
-
-
-def test_where_prompts_cannot_be_copied_two_rows_have_to_share_enough_of_one() -> None:
+def test_two_rows_have_to_share_enough_of_a_prompt() -> None:
     model = build("mistral")
-    assert not shares_prompts(model)
-    assert reads_flat(model, group(64, 2, 1), copied=False)
-    assert not reads_flat(model, group(63, 8, 1), copied=False)
-    assert not reads_flat(model, [Shared(0, (row,), (2000,)) for row in range(8)], copied=False)
-    assert not reads_flat(model, [Shared(0, (row,), (2000,)) for row in range(8)], copied=True)
+    assert reads_flat(model, group(64, 2, 1))
+    assert not reads_flat(model, group(63, 8, 1))
+    assert not reads_flat(model, [Shared(0, (row,), (2000,)) for row in range(8)])
 
 
 def test_rows_of_equal_openings_go_together_and_no_sequence_is_longer_than_so_many_rows() -> None:

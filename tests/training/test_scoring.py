@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 from unittest import mock
 
@@ -27,16 +26,7 @@ from assay.training import logprobs
 from assay.training import logprobs as scoring
 from assay.training.grpo import Attempt
 from assay.training.kl import Divergence, Text
-from assay.training.logprobs import (
-    Unit,
-    Work,
-    install,
-    logits_of,
-    passes,
-    regrouped,
-    rows_alone,
-    shares_prompts,
-)
+from assay.training.logprobs import Work, install, logits_of, longest_first, passes, regrouped
 from assay.training.trainer import Trainer
 from tests.training.test_training import params, run
 
@@ -75,7 +65,7 @@ def gpt2() -> Any:  # learned positions
 
 @pytest.fixture(autouse=True)
 def passes_cost_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let models this small take several passes and share prompts, as large ones do."""
+    """Let models this small take several passes, as large ones do."""
     monkeypatch.setitem(logprobs.PASS_COST, "cpu", 1e4)
 
 
@@ -158,28 +148,27 @@ def exact(build: Any, case: tuple[torch.Tensor, ...]) -> dict[str, torch.Tensor]
 
 
 @pytest.mark.parametrize(
-    ("build", "shares", "case"),
+    ("build", "case"),
     [
-        (qwen, True, EQUAL),
-        (qwen, True, UNEQUAL),
-        (qwen, True, LONG),
-        (qwen, True, ONE),
-        (granite, True, UNEQUAL),
-        (gemma, False, UNEQUAL),
-        (gemma, False, LONG),
-        (gpt2, True, EQUAL),
+        (qwen, EQUAL),
+        (qwen, UNEQUAL),
+        (qwen, LONG),
+        (qwen, ONE),
+        (granite, UNEQUAL),
+        (gemma, UNEQUAL),
+        (gemma, LONG),
+        (gpt2, EQUAL),
     ],
 )
 @pytest.mark.parametrize("checkpointing", [False, True])
 def test_every_kind_of_model_gives_the_numbers_that_trl_gives(
-    build: Any, shares: bool, case: Any, checkpointing: bool
+    build: Any, case: Any, checkpointing: bool
 ) -> None:
     model = with_lora(build)
     base = model.get_base_model()
     if checkpointing:
         base.gradient_checkpointing_enable({"use_reentrant": False})
     assert install(base)
-    assert shares_prompts(base) is (shares and not checkpointing)
     (logps, entropy, _), (our_logps, our_entropy, ours) = both(model, case)
     assert logps.abs().sum() > 1
     torch.testing.assert_close(our_logps, logps, rtol=1e-5, atol=2e-6)
@@ -201,18 +190,6 @@ def test_a_small_adapter_is_added_to_its_weights_unless_passes_are_made_again_on
         ids, attention, counted = EQUAL
         model(input_ids=ids, attention_mask=attention, counted=counted, most=64)
     assert forward.called is checkpointing
-
-
-def test_a_shared_prompt_is_read_once_and_that_of_one_row_with_it() -> None:
-    model = with_lora(qwen)
-    base = model.get_base_model()
-    install(base)
-    for (ids, attention, counted), n_passes, most_tokens in ((EQUAL, 2, 2 * 30 + 8 * 9), (ONE, 1, 4 + 6)):
-        with mock.patch.object(base.model, "forward", side_effect=base.model.forward) as backbone:
-            backbone.__signature__ = inspect.signature(type(base.model).forward)
-            model(input_ids=ids, attention_mask=attention, counted=counted, most=64)
-        assert len(backbone.call_args_list) == n_passes
-        assert sum(call.kwargs["input_ids"].numel() for call in backbone.call_args_list) <= most_tokens
 
 
 def test_rows_of_which_nothing_counts_are_not_read_and_give_gradients_of_zero_if_there_are_no_others() -> (
@@ -252,21 +229,21 @@ def test_the_head_alone_makes_of_hidden_states_what_the_model_makes() -> None:
 
 def test_passes_are_cheapest_among_all_ways_to_cut() -> None:
     work = Work(token=3.0, pair=0.5, begin=90.0)
-    units = rows_alone([9, 2, 0, 9, 5, 1, 8])
-    ordered = sorted((u.width for u in units), reverse=True)
+    lengths = [9, 2, 0, 9, 5, 1, 8]
+    assert longest_first(lengths) == [0, 3, 6, 4, 1, 5]
+    widths = [lengths[row] for row in longest_first(lengths)]
 
     def cost(cuts: list[int]) -> float:
-        parts = [ordered[a:b] for a, b in zip([0, *cuts], [*cuts, len(ordered)], strict=True)]
+        parts = [widths[a:b] for a, b in zip([0, *cuts], [*cuts, len(widths)], strict=True)]
         return sum(work.begin + len(p) * p[0] * (work.token + work.pair * p[0]) for p in parts)
 
     every = [
-        [i + 1 for i in range(len(ordered) - 1) if bits >> i & 1] for bits in range(2 ** (len(ordered) - 1))
+        [i + 1 for i in range(len(widths) - 1) if bits >> i & 1] for bits in range(2 ** (len(widths) - 1))
     ]
-    found, chosen = passes(units, work, 64)
+    found, chosen = passes(lengths, work, 64)
     assert found == pytest.approx(min(map(cost, every)))
-    assert 1 < len(chosen) < len(units)
-    assert max(len(p) for p in passes(units, work, 2)[1]) == 2
-    assert passes([Unit(0, (0, 1, 2), 4)], work, 2)[1] == [[Unit(0, (0, 1, 2), 4)]]
+    assert 1 < len(chosen) < len(widths)
+    assert max(len(p) for p in passes(lengths, work, 2)[1]) == 2
 
 
 def test_dealing_a_step_anew_keeps_every_row_whole_and_groups_together() -> None:

@@ -21,9 +21,7 @@ from assay.policy.engine.lean_weights import Unserved
 from assay.training.flat_attention import Pack, Stretch, Unable, attends_flat
 from assay.training.flat_layers import Layers
 
-# Bytes of keys and values that a prompt's copies for its rows may take before it is read flat; and the tokens
-# that two rows must share where copies cannot be made at all.
-LARGEST_COPIES, LEAST_SHARED = 2**26, 64
+LEAST_SHARED = 64  # tokens that two rows share, so that it saves enough
 _UNABLE, _ALWAYS = "_assay_cannot_read_flat", "_assay_reads_flat"
 
 
@@ -54,31 +52,15 @@ def shared_openings(openings: Sequence[tuple[int, ...]], lengths: Sequence[int])
     return found
 
 
-def copies(config: Any, itemsize: int, shared: Sequence[Shared]) -> int:
-    """Return the bytes of all keys and values of shared prompts, if each row has its own copy."""
-    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    tokens = sum(each.prompt * len(each.rows) for each in shared)
-    return int(2 * config.num_hidden_layers * heads * size * itemsize * tokens)
-
-
-def reads_flat(model: Any, shared: Sequence[Shared], *, copied: bool) -> bool:
-    """Return whether rows are to be read flat: a matter of lengths and of the model's shape alone.
-
-    They are where copies of prompts' keys and values for every row would take more than 64 MiB, and, where
-    none can be made, if at least two rows share 64 tokens.
+def reads_flat(model: Any, shared: Sequence[Shared]) -> bool:
+    """Return whether rows are to be read flat: where at least two share 64 tokens, if the model is not known
+    to be unable.
 
     Args:
         model: A causal language model with a backbone.
         shared: What its rows have in common.
-        copied: Whether a prompt may be read once and copied (`shares_prompts`).
     """
-    if getattr(model, _UNABLE, False):
-        return False
-    if copied:
-        itemsize = model.get_input_embeddings().weight.element_size()
-        return copies(model.config.get_text_config(), itemsize, shared) > LARGEST_COPIES
-    return any(each.prompt >= LEAST_SHARED for each in shared)
+    return not getattr(model, _UNABLE, False) and any(each.prompt >= LEAST_SHARED for each in shared)
 
 
 def always_read_flat(model: Any) -> None:
@@ -119,7 +101,6 @@ def read_flat(
     counted: torch.Tensor,
     *,
     most: int,
-    copied: bool,
 ) -> tuple[torch.Tensor, torch.Tensor] | None:
     """Return the last hidden states [N, H] that decide the tokens that count, and where these stand in the
     flattened ids [N]; None where rows are not to be read flat, or cannot.
@@ -132,13 +113,12 @@ def read_flat(
         openings: Its first tokens that a row may share; none of them counts.
         counted: [B, W]; True for tokens that count.
         most: No sequence has more tokens than so many rows, each as long as the longest.
-        copied: Whether a prompt may be read once and copied (`shares_prompts`).
     """
     tokens = [
         tuple(row[first : first + n]) for row, first, n in zip(ids.tolist(), starts, openings, strict=True)
     ]
     shared = shared_openings(tokens, lengths)
-    asked = reads_flat(model, shared, copied=copied)
+    asked = reads_flat(model, shared)
     if not (asked or getattr(model, _ALWAYS, False)):
         return None
     try:

@@ -11,15 +11,12 @@ from __future__ import annotations
 
 import copy
 import functools
-import inspect
 import types
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from transformers import DynamicCache
-from transformers.cache_utils import DynamicLayer
 from trl.trainer import utils as trl_utils
 from trl.trainer.utils import FusedCausalLMOutput
 
@@ -50,63 +47,26 @@ class Work(NamedTuple):
         return cls(layers * hidden * (4 * hidden + 3 * inner), 2 * layers * hidden, layers * begin)
 
 
-class Unit(NamedTuple):
-    """Rows that stay together: `prompt` tokens they share and that are read once (0: nothing), then up to
-    `width` each."""
-
-    prompt: int
-    rows: tuple[int, ...]
-    width: int
+def longest_first(lengths: Sequence[int]) -> list[int]:
+    """Return the rows that have tokens, the longest first."""
+    return sorted((row for row, length in enumerate(lengths) if length > 0), key=lambda row: -lengths[row])
 
 
-def rows_alone(lengths: Sequence[int]) -> list[Unit]:
-    """Return one unit for each row that has tokens."""
-    return [Unit(0, (row,), length) for row, length in enumerate(lengths) if length > 0]
-
-
-def rows_by_prompt(
-    prompts: Sequence[int], prompt_lengths: Sequence[int], widths: Sequence[int], most: int
-) -> list[Unit]:
-    """Return one unit for each prompt, of at most so many rows.
+def passes(lengths: Sequence[int], work: Work, most: int) -> tuple[float, list[list[int]]]:
+    """Return the cheapest way to cut rows, sorted by length, into passes, and its cost in multiply-adds.
 
     Args:
-        prompts: Which prompt each row has.
-        prompt_lengths: Tokens of each row's prompt.
-        widths: Tokens of each row after it; below 0: the row is left out.
+        lengths: Tokens of each row that are read; 0: it is not.
+        work: What the model costs.
         most: Rows in one pass.
     """
-    members: dict[int, list[int]] = {}
-    for row, prompt in enumerate(prompts):
-        if widths[row] >= 0:
-            members.setdefault(prompt, []).append(row)
-    chunks = [rows[start : start + most] for rows in members.values() for start in range(0, len(rows), most)]
-    return [
-        Unit(prompt_lengths[rows[0]], tuple(rows), max(1, *(widths[row] for row in rows))) for rows in chunks
-    ]
-
-
-def passes(units: Sequence[Unit], work: Work, most: int) -> tuple[float, list[list[Unit]]]:
-    """Return the cheapest way to cut units, sorted by length, into passes, and its cost in multiply-adds.
-
-    Args:
-        units: What has to be read.
-        work: What the model costs.
-        most: Rows in one pass, unless one unit alone has more.
-    """
-    ordered = sorted(units, key=lambda unit: (-unit.width, -unit.prompt, unit.rows))
-    prompt, width, rows = np.array([(unit.prompt, unit.width, len(unit.rows)) for unit in ordered], float).T
+    ordered = longest_first(lengths)
     best, cut = np.zeros(len(ordered) + 1), np.zeros(len(ordered), int)
     for first in reversed(range(len(ordered))):
-        n_rows = rows[first:].cumsum()
-        n_rows = n_rows[: max(1, int(np.searchsorted(n_rows, most, side="right")))]
-        stop = first + len(n_rows)
+        stop = min(first + most, len(ordered))
         # All in one pass are as long as the longest of them.
-        p, w = np.maximum.accumulate(prompt[first:stop]), width[first]
-        n_prompts = np.arange(1, len(n_rows) + 1)
-        shared = np.where(p > 0, work.begin + n_prompts * p * (work.token + work.pair * p), 0)
-        cost = (
-            work.begin + shared + n_rows * w * (work.token + work.pair * (p + w)) + best[first + 1 : stop + 1]
-        )
+        n_rows, w = np.arange(1, stop - first + 1), lengths[ordered[first]]
+        cost = work.begin + n_rows * w * (work.token + work.pair * w) + best[first + 1 : stop + 1]
         chosen = int(cost.argmin())
         best[first], cut[first] = cost[chosen], first + 1 + chosen
     found, first = [], 0
@@ -180,25 +140,6 @@ def logits_of(model: Any, hidden: torch.Tensor) -> torch.Tensor:
     return logits.float()
 
 
-def shares_prompts(model: Any) -> bool:
-    """Return whether a prompt may be read once for several rows: its keys and values are then all that rows
-    need of it.
-
-    Not so with sliding windows, recurrent layers or positions that the model counts by itself, nor while
-    gradient checkpointing is at work, which drops the cache.
-    """
-    if model.training and getattr(model, "is_gradient_checkpointing", False):
-        return False
-    asked = inspect.signature(model.base_model.forward).parameters
-    layers = DynamicCache(config=model.config.get_text_config()).layers
-    return (
-        {"position_ids", "past_key_values"} <= set(asked)
-        and not getattr(model, "_is_stateful", False)
-        and len(layers) > 0
-        and all(type(layer) is DynamicLayer for layer in layers)
-    )
-
-
 def hidden_states(
     model: Any,
     ids: torch.Tensor,
@@ -214,10 +155,8 @@ def hidden_states(
     [N].
 
     Places are indices into the flattened ids. The order is that of the passes, and a function of lengths and
-    of which openings are equal. Rows that share a prompt are read flat (`flat.py`) where copies of its keys
-    and values for each of them would take more than 64 MiB together, and where no copies can be made
-    (`shares_prompts`) if at least two share at least 64 tokens. Otherwise the prompt is read once and copied,
-    or rows are read alone, whichever is cheaper.
+    of which openings are equal. Rows are read flat (`flat.py`) where at least two share at least 64 tokens,
+    and alone otherwise.
 
     Args:
         model: A causal language model with a backbone.
@@ -225,8 +164,8 @@ def hidden_states(
         attention: [B, W]; 1 where a token is real.
         counted: [B, W]; True for tokens that count, never a row's first; at least one.
         most: Rows in one pass.
-        prompt_width: Columns of ids that hold prompts, padded on the left; None: none is copied.
-        openings: Without prompt_width, the tokens of each row that it may share when it is read flat.
+        prompt_width: Columns of ids that hold prompts, padded on the left, which rows may share.
+        openings: Without prompt_width, the first tokens of each row that it may share.
         together: All rows in one pass, as where every pass is a conversation of several processes.
     """
     places = torch.arange(ids.shape[1], device=ids.device)
@@ -235,75 +174,27 @@ def hidden_states(
     starts, lengths = start.tolist(), (stop - start).clamp(min=0).tolist()
     if prompt_width is not None:
         openings = [prompt_width - first for first in starts]
-    copied = shares_prompts(model)
     if openings is not None and not together:
-        read = read_flat(model, ids, starts, lengths, openings, counted, most=most, copied=copied)
-        if read is not None:
-            return read
-    work = Work.of(model.config.get_text_config(), ids.device.type)
-    cost, chosen = passes(rows_alone(lengths), work, most)
+        flat = read_flat(model, ids, starts, lengths, openings, counted, most=most)
+        if flat is not None:
+            return flat
     if together:
-        chosen = [sorted(rows_alone(lengths), key=lambda unit: -unit.width)]
-    elif prompt_width is not None and copied:
-        shown = ids.masked_fill(attention == 0, -1)[:, :prompt_width]
-        prompts = torch.unique(shown, dim=0, return_inverse=True)[1].tolist()
-        # A prompt's last hidden state decides the first token behind it.
-        widths = [
-            first + length - prompt_width if length > 0 else -1
-            for first, length in zip(starts, lengths, strict=True)
-        ]
-        shared = rows_by_prompt(prompts, [prompt_width - first for first in starts], widths, most)
-        if len(shared) < len(rows_alone(lengths)) and (other := passes(shared, work, most))[0] < cost:
-            chosen = other[1]
+        chosen = [longest_first(lengths)]
+    else:
+        chosen = passes(lengths, Work.of(model.config.get_text_config(), ids.device.type), most)[1]
     hidden, found = [], []
-    for units in chosen:
-        rows = torch.tensor([row for unit in units for row in unit.rows], device=ids.device)
-        if units[0].prompt > 0:
-            assert prompt_width is not None
-            states = _shared(model, ids, units, rows, prompt_width)
-            first = torch.full_like(rows, prompt_width - 1)
-        else:
-            first = start[rows]
-            columns = (first[:, None] + torch.arange(units[0].width, device=ids.device)).clamp(
-                max=ids.shape[1] - 1
-            )
-            # What stands behind a row is read too, and seen by none before it, so no mask is needed.
-            states = model.base_model(
-                input_ids=ids[rows[:, None], columns], use_cache=False
-            ).last_hidden_state
+    for read in chosen:
+        rows = torch.tensor(read, device=ids.device)
+        first = start[rows]
+        columns = first[:, None] + torch.arange(lengths[read[0]], device=ids.device)
+        # What stands behind a row is read too, and seen by none before it, so no mask is needed.
+        states = model.base_model(
+            input_ids=ids[rows[:, None], columns.clamp(max=ids.shape[1] - 1)], use_cache=False
+        ).last_hidden_state
         row, column = counted[rows].nonzero(as_tuple=True)
         hidden.append(states.flatten(0, 1).index_select(0, row * states.shape[1] + column - 1 - first[row]))
         found.append(rows[row] * ids.shape[1] + column)
     return torch.cat(hidden), torch.cat(found)
-
-
-def _shared(
-    model: Any, ids: torch.Tensor, units: Sequence[Unit], rows: torch.Tensor, prompt_width: int
-) -> torch.Tensor:
-    """Return hidden states [rows, 1 + width, H], from each prompt's last token on; each prompt is read
-    once."""
-    width, longest = max(unit.width for unit in units), max(unit.prompt for unit in units)
-    lengths = torch.tensor([unit.prompt for unit in units], device=ids.device)
-    group = torch.repeat_interleave(torch.tensor([len(unit.rows) for unit in units], device=ids.device))
-    firsts = torch.tensor([unit.rows[0] for unit in units], device=ids.device)
-    mask = (torch.arange(longest, device=ids.device) >= longest - lengths[:, None]).long()
-    read = model.base_model(
-        input_ids=ids[firsts, prompt_width - longest : prompt_width],
-        attention_mask=mask,
-        position_ids=(mask.cumsum(1) - 1).clamp(min=0),
-        use_cache=True,
-    )
-    cache = read.past_key_values
-    cache.batch_select_indices(group)
-    steps = torch.arange(width, device=ids.device)
-    states = model.base_model(
-        input_ids=ids[rows[:, None], (prompt_width + steps).clamp(max=ids.shape[1] - 1)],
-        attention_mask=torch.cat([mask[group], mask.new_ones(len(rows), width)], dim=1),
-        position_ids=lengths[group][:, None] + steps,
-        past_key_values=cache,
-        use_cache=True,
-    ).last_hidden_state
-    return torch.cat([read.last_hidden_state[:, -1:].index_select(0, group), states], dim=1)
 
 
 def install(model: Any) -> bool:
