@@ -3,20 +3,18 @@ too."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from assay.core.decoding import Completion, Decoding
-from assay.core.errors import EnvironmentFailure
 from assay.dataset.suite import Play
 from assay.evaluation.phases import Phases, Timed, untimed
 from assay.evaluation.replay import play_baseline
-from assay.evaluation.retries import GivenUp, tried, tried_together
-from assay.evaluation.trajectory import Lost, Prompt, Rollout, Row, open_item, turn_of
+from assay.evaluation.retries import GivenUp, tried
+from assay.evaluation.trajectory import Lost, Prompt, Rollout, Row, open_item, start_all, step_all, turn_of
 from assay.policy.backends.select import OURS, Conversations, converse
 from assay.policy.engine.choice import Bound
 from assay.policy.model import Policy, playing
-from assay.tasks.protocol import Item, Message, SideBySide, Step, Task, side_by_side
+from assay.tasks.protocol import Item, Step, Task, side_by_side
 
 __all__ = ["Lost", "Progress", "Rollout", "attempt", "play", "play_baseline"]
 
@@ -28,9 +26,6 @@ ADMIT_SHARE = 0.75
 Bounding = Callable[[Item], Bound | None]
 Placed = tuple[int, Row]  # a conversation, and the place of its play among all
 World = tuple[str, int]  # an item and the seed of its world
-Started = tuple[
-    tuple[list[Message], Any] | GivenUp, int
-]  # what a task's start returned, after how many retries
 
 
 def play(
@@ -177,8 +172,12 @@ class _Players:
         # Copies of a group share an opening, and its failure; only the first of them counts what was tried
         # again.
         openings: dict[World, Prompt | GivenUp] = {}
-        together = side_by_side(task)
-        begun = {} if together is None else self._begun(together, plays)
+        worlds = {(each.item.id, each.world_seed): each for each in plays}
+        begun = {}
+        if side_by_side(task) is not None:
+            with timed("environment"):
+                started_all = start_all(task, list(worlds.values()), self._retries)
+                begun = dict(zip(worlds, started_all, strict=True))
         for each in plays:
             key, again = (each.item.id, each.world_seed), 0
             if key not in openings:
@@ -208,38 +207,16 @@ class _Players:
                 rows.append(Row(each, opened.state, opened.prompt_ids, opened.chars_cut, again))
         return rows
 
-    def _begun(self, task: SideBySide, plays: Sequence[Play]) -> Mapping[World, Started]:
-        worlds = {(each.item.id, each.world_seed): each.item for each in plays}
-        keys, items = list(worlds), list(worlds.values())
-
-        def start(places: Sequence[int]) -> Sequence[tuple[list[Message], Any] | EnvironmentFailure]:
-            return task.starts([items[n] for n in places], [keys[n][1] for n in places])
-
-        with self._timed("environment"):
-            return dict(zip(keys, tried_together(self._retries, start, len(keys)), strict=True))
-
-    def _stepped(
-        self, task: SideBySide, rows: Sequence[Row], texts: Sequence[str]
-    ) -> list[tuple[Step | GivenUp, int]]:
-        def step(places: Sequence[int]) -> Sequence[Step | EnvironmentFailure]:
-            return task.steps([rows[n].state for n in places], [texts[n] for n in places])
-
-        return tried_together(self._retries, step, len(rows))
-
     def _answered(self, rows: Sequence[Row], completions: Sequence[Completion]) -> list[str]:
         """Put completions to the task and return what the policy is told, nothing where a row is over."""
         dialogue, steps = self._policy.dialogue, list[Step | None]()
         with self._timed("encode"):
             texts = [dialogue.text(done.ids) for done in completions]
             contexts = [one.write(done) for one, done in zip(rows, completions, strict=True)]
-        together = side_by_side(self._task)
         with self._timed("environment"):
-            made = [None] * len(rows) if together is None else self._stepped(together, rows, texts)
-            for one, text, found in zip(rows, texts, made, strict=True):
+            for one, made in zip(rows, step_all(self._task, rows, texts, self._retries), strict=True):
                 try:
-                    steps.append(
-                        one.step(self._task, text, self._retries) if found is None else one.stepped(*found)
-                    )
+                    steps.append(one.stepped(*made))
                 except GivenUp as gone:
                     self._refuse(one.play, gone)
                     one.lose(gone)

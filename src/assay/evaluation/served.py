@@ -10,15 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from assay.core.errors import EnvironmentFailure
 from assay.core.records import Episode
 from assay.core.seeds import derive_seed
 from assay.dataset.suite import Play
-from assay.evaluation.retries import GivenUp, tried, tried_together
-from assay.evaluation.trajectory import Row, asked_digest, turn_of
+from assay.evaluation.retries import GivenUp
+from assay.evaluation.trajectory import Row, asked_digest, start_all, step_all, turn_of
 from assay.policy.served.asking import Asking, Served
 from assay.policy.served.client import ServedAnswer
-from assay.tasks.protocol import Message, Step, Task, side_by_side
+from assay.tasks.protocol import Message, Step, Task
 
 SEED_BITS = 31  # llama.cpp takes 32, others 63
 
@@ -147,39 +146,18 @@ class _Table:
         )
 
     def _started(self, plays: Sequence[Play]) -> list[tuple[list[Message], Any, int]]:
-        together = side_by_side(self._task)
-
-        def start(places: Sequence[int]) -> Sequence[tuple[list[Message], Any] | EnvironmentFailure]:
-            assert together is not None
-            return together.starts([plays[n].item for n in places], [plays[n].world_seed for n in places])
-
         found = []
-        made = None if together is None else tried_together(self._retries, start, len(plays))
-        for place, play in enumerate(plays):
-            try:
-                if made is None:
-                    one, again = tried(self._retries, self._task.start, play.item, play.world_seed)
-                else:
-                    one, again = _known(*made[place])
-            except GivenUp as gone:
-                raise gone.of(play) from gone
+        for play, (one, again) in zip(plays, start_all(self._task, plays, self._retries), strict=True):
+            if isinstance(one, GivenUp):
+                raise one.of(play) from one
             found.append((*one, again))
         return found
 
     def _stepped(self, rows: Sequence[Row], texts: Sequence[str]) -> list[Step]:
-        together = side_by_side(self._task)
-
-        def step(places: Sequence[int]) -> Sequence[Step | EnvironmentFailure]:
-            assert together is not None
-            return together.steps([rows[n].state for n in places], [texts[n] for n in places])
-
         found = []
-        made = None if together is None else tried_together(self._retries, step, len(rows))
-        for place, (row, text) in enumerate(zip(rows, texts, strict=True)):
+        for row, made in zip(rows, step_all(self._task, rows, texts, self._retries), strict=True):
             try:
-                found.append(
-                    row.step(self._task, text, self._retries) if made is None else row.stepped(*made[place])
-                )
+                found.append(row.stepped(*made))
             except GivenUp as gone:
                 raise gone.of(row.play) from gone
         return found
@@ -189,9 +167,3 @@ class _Table:
             return row.finish(self._task, self._retries).episode
         except GivenUp as gone:
             raise gone.of(row.play) from gone
-
-
-def _known(one: tuple[list[Message], Any] | GivenUp, again: int) -> tuple[tuple[list[Message], Any], int]:
-    if isinstance(one, GivenUp):
-        raise one
-    return one, again

@@ -6,20 +6,22 @@ from __future__ import annotations
 import hashlib
 import math
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from assay.core.errors import AssayError, TaskError
+from assay.core.errors import AssayError, EnvironmentFailure, TaskError
 from assay.core.records import Episode, Turn
 from assay.core.storage.json import digest
 from assay.dataset.suite import Play
 from assay.evaluation.phases import Timed, untimed
-from assay.evaluation.retries import GivenUp, NotFinite, tried
-from assay.tasks.protocol import Item, Message, Step, Task
+from assay.evaluation.retries import GivenUp, NotFinite, tried, tried_together
+from assay.tasks.protocol import Item, Message, Step, Task, side_by_side
 
 if TYPE_CHECKING:
     from assay.core.decoding import Completion
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +105,6 @@ class Row:
         self._append(completion.ids, 1, completion.logprobs)
         return context
 
-    def step(self, task: Task, text: str, retries: int) -> Step:
-        """Play a completion's text from the state as it is, which stays as it is.
-
-        Raises:
-            GivenUp: The environment failed for good, or a part of the reward is not finite.
-        """
-        return self.stepped(*tried(retries, task.step, self.state, text))
-
     def stepped(self, step: Step | GivenUp, again: int) -> Step:
         """Take a step that was tried so often again.
 
@@ -169,6 +163,47 @@ class Row:
             self.retries,
             gone.reward,
         )
+
+
+def start_all(
+    task: Task, plays: Sequence[Play], retries: int
+) -> Iterator[tuple[tuple[list[Message], Any] | GivenUp, int]]:
+    """Yield what a task's start returns for each play, and how often it was called again: at once where the
+    task can, else one play after another."""
+
+    def start(places: Sequence[int]) -> Sequence[tuple[list[Message], Any] | EnvironmentFailure]:
+        assert together is not None
+        return together.starts([plays[n].item for n in places], [plays[n].world_seed for n in places])
+
+    if (together := side_by_side(task)) is not None:
+        yield from tried_together(retries, start, len(plays))
+        return
+    for play in plays:
+        yield _or_given_up(retries, task.start, play.item, play.world_seed)
+
+
+def step_all(
+    task: Task, rows: Sequence[Row], texts: Sequence[str], retries: int
+) -> Iterator[tuple[Step | GivenUp, int]]:
+    """Yield what a task's step returns for each row and the text of its completion, as `start_all` does;
+    every state stays as it is."""
+
+    def step(places: Sequence[int]) -> Sequence[Step | EnvironmentFailure]:
+        assert together is not None
+        return together.steps([rows[n].state for n in places], [texts[n] for n in places])
+
+    if (together := side_by_side(task)) is not None:
+        yield from tried_together(retries, step, len(rows))
+        return
+    for row, text in zip(rows, texts, strict=True):
+        yield _or_given_up(retries, task.step, row.state, text)
+
+
+def _or_given_up(retries: int, call: Callable[..., T], *args: Any) -> tuple[T | GivenUp, int]:
+    try:
+        return tried(retries, call, *args)
+    except GivenUp as gone:
+        return gone, gone.attempts - 1
 
 
 def _bytes(ids: Sequence[int]) -> bytes:
