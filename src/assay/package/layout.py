@@ -69,21 +69,8 @@ _CODE = re.compile(rf"({_PART}/)*{_PART}\.(py|jsonl|json|md|txt|csv|tsv|yaml|yml
 _SOURCE = re.compile(r"([a-z0-9_]+/)*([a-z0-9_]+\.py|templates/[a-z0-9_]+\.(html|css|js|md))")
 _RUNS = re.compile(r"\.(py|pyc|pyo|pyd|so|dll|dylib|sh|exe|js|jar|whl|egg|zip|tar|gz)\Z", re.IGNORECASE)
 # Loading one of these can run what it holds.
-CODE_CARRIERS = (
-    ".bin",
-    ".pt",
-    ".pth",
-    ".pkl",
-    ".pickle",
-    ".ckpt",
-    ".joblib",
-    ".dill",
-    ".npy",
-    ".npz",
-    ".h5",
-    ".keras",
-    ".msgpack",
-)
+_CARRIERS = ".bin .pt .pth .pkl .pickle .ckpt .joblib .dill .npy .npz .h5 .keras .msgpack"
+CODE_CARRIERS = tuple(_CARRIERS.split())
 
 
 def strangers(

@@ -10,64 +10,39 @@ from assay.core.config.settings import Params
 # Where a limit catches less. "neither": how it is set lets nothing pass that another value would catch.
 Looser = Literal["above", "below", "neither"]
 
+
+def _limits(rule: str, looser: Looser, *levels: tuple[float, int]) -> dict[str, tuple[float, Looser]]:
+    """Return the entries of a rule: amber, red and, where a training is stopped, stop, each with its steps.
+
+    A rule that has to hold for more steps catches less, whatever it limits.
+    """
+    found = dict[str, tuple[float, Looser]]()
+    for level, (value, steps) in zip(("amber", "red", "stop"), levels, strict=False):
+        found |= {f"health.{rule}.{level}": (value, looser), f"health.{rule}.{level}_for": (steps, "above")}
+    return found
+
+
 # The loosest of configs/grpo/, presets for a smoke test left out (tests/evidence/test_relaxed.py).
 NUMBERS: dict[str, tuple[float, Looser]] = {
     "health.max_skipped": (3, "above"),
     "health.retries": (2, "neither"),
     "health.max_lost_share": (0.5, "above"),
     "health.baseline_steps": (5, "above"),
-    "health.zero_variance.amber": (0.5, "above"),
-    "health.zero_variance.amber_for": (5, "above"),
-    "health.zero_variance.red": (0.8, "above"),
-    "health.zero_variance.red_for": (10, "above"),
-    "health.zero_variance.stop": (1.0, "above"),
-    "health.zero_variance.stop_for": (6, "above"),
-    "health.entropy.amber": (0.5, "below"),
-    "health.entropy.amber_for": (1, "above"),
-    "health.entropy.red": (0.33, "below"),
-    "health.entropy.red_for": (5, "above"),
-    "health.kl.amber": (0.1, "above"),
-    "health.kl.amber_for": (1, "above"),
-    "health.kl.red": (1.0, "above"),
-    "health.kl.red_for": (1, "above"),
-    "health.truncated.amber": (0.1, "above"),
-    "health.truncated.amber_for": (1, "above"),
-    "health.truncated.red": (0.5, "above"),
-    "health.truncated.red_for": (5, "above"),
-    "health.truncated.stop": (0.99, "above"),
-    "health.truncated.stop_for": (5, "above"),
+    **_limits("zero_variance", "above", (0.5, 5), (0.8, 10), (1.0, 6)),
+    **_limits("entropy", "below", (0.5, 1), (0.33, 5)),
+    **_limits("kl", "above", (0.1, 1), (1.0, 1)),
+    **_limits("truncated", "above", (0.1, 1), (0.5, 5), (0.99, 5)),
     "health.length.amber": (2.0, "above"),
     "health.length.red": (4.0, "above"),
-    "health.parsed.amber": (0.9, "below"),
-    "health.parsed.amber_for": (1, "above"),
-    "health.parsed.red": (0.7, "below"),
-    "health.parsed.red_for": (1, "above"),
+    **_limits("parsed", "below", (0.9, 1), (0.7, 1)),
     "health.parsed_drop": (0.05, "above"),
-    "health.distinct.amber": (0.25, "below"),
-    "health.distinct.amber_for": (5, "above"),
-    "health.distinct.red": (0.1, "below"),
-    "health.distinct.red_for": (5, "above"),
-    "health.top_share.amber": (0.05, "above"),
-    "health.top_share.amber_for": (1, "above"),
-    "health.top_share.red": (0.2, "above"),
-    "health.top_share.red_for": (1, "above"),
+    **_limits("distinct", "below", (0.25, 5), (0.1, 5)),
+    **_limits("top_share", "above", (0.05, 1), (0.2, 1)),
     "health.top_share_window": (10, "above"),
-    "health.field_collapse.amber": (0.15, "above"),
-    "health.field_collapse.amber_for": (1, "above"),
-    "health.field_collapse.red": (0.3, "above"),
-    "health.field_collapse.red_for": (3, "above"),
-    "health.clip.amber": (3.0, "above"),
-    "health.clip.amber_for": (1, "above"),
-    "health.clip.red": (10.0, "above"),
-    "health.clip.red_for": (1, "above"),
-    "health.grad_norm.amber": (3.0, "above"),
-    "health.grad_norm.amber_for": (1, "above"),
-    "health.grad_norm.red": (10.0, "above"),
-    "health.grad_norm.red_for": (2, "above"),
-    "health.infrastructure.amber": (0.01, "above"),
-    "health.infrastructure.amber_for": (1, "above"),
-    "health.infrastructure.red": (0.05, "above"),
-    "health.infrastructure.red_for": (1, "above"),
+    **_limits("field_collapse", "above", (0.15, 1), (0.3, 3)),
+    **_limits("clip", "above", (3.0, 1), (10.0, 1)),
+    **_limits("grad_norm", "above", (3.0, 1), (10.0, 2)),
+    **_limits("infrastructure", "above", (0.01, 1), (0.05, 1)),
     "health.validation.evaluations": (3, "above"),
     "health.validation.gap": (0.05, "above"),
     "health.validation.correlation": (0.5, "below"),

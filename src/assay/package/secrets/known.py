@@ -25,86 +25,15 @@ from assay.package.secrets.patterns import looks_random, secret_name, tokens
 
 LONGEST = 4096  # characters of a value that are looked for
 # Names that machines and images come with. They say nothing of anybody, and stand in many a text.
-_EVERYWHERE = frozenset(
-    [
-        "root",
-        "user",
-        "users",
-        "ubuntu",
-        "debian",
-        "fedora",
-        "centos",
-        "runner",
-        "admin",
-        "administrator",
-        "jovyan",
-        "ec2-user",
-        "azureuser",
-        "vagrant",
-        "nobody",
-        "daemon",
-        "docker",
-        "vscode",
-        "codespace",
-        "gitpod",
-        "jenkins",
-        "travis",
-        "circleci",
-        "github",
-        "gitlab",
-        "build",
-        "builder",
-        "buildkite",
-        "test",
-        "tester",
-        "guest",
-        "student",
-        "work",
-        "worker",
-        "main",
-        "home",
-        "local",
-        "localhost",
-        "localdomain",
-        "localhost.localdomain",
-        "ip6-localhost",
-        "host",
-        "hostname",
-        "server",
-        "node",
-        "login",
-        "head",
-        "master",
-        "gpu",
-        "cuda",
-        "desktop",
-        "laptop",
-        "workstation",
-        "machine",
-        "default",
-        "container",
-        "docker-desktop",
-        "kubernetes",
-        "cluster",
-        "python",
-        "conda",
-        "mamba",
-        "mambauser",
-        "notebook",
-        "jupyter",
-        "colab",
-        "dev",
-        "developer",
-        "data",
-        "model",
-        "train",
-        "training",
-        "research",
-        "science",
-        "system",
-        "assay",
-    ]
+_NAMES = (
+    "root user users ubuntu debian fedora centos runner admin administrator jovyan ec2-user azureuser vagrant"
+    " nobody daemon docker vscode codespace gitpod jenkins travis circleci github gitlab build builder"
+    " buildkite test tester guest student work worker main home local localhost localdomain"
+    " localhost.localdomain ip6-localhost host hostname server node login head master gpu cuda desktop laptop"
+    " workstation machine default container docker-desktop kubernetes cluster python conda mamba mambauser"
+    " notebook jupyter colab dev developer data model train training research science system assay"
 )
+_EVERYWHERE = frozenset(_NAMES.split())
 _PROSE_TIMES = 3
 
 
