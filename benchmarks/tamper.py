@@ -53,7 +53,7 @@ from assay.package.layout import NAME
 from assay.tools import verify as tool
 from assay.verify.checks import Check
 from assay.verify.content.regraded import regraded
-from assay.verify.content.rendered import rendered_again_lazily, tables_again
+from assay.verify.content.rendered import files_again, pages_again, tables_again
 from assay.verify.levels import consistent, settings
 from assay.verify.unpacked import Unpacked
 
@@ -99,7 +99,10 @@ def cheapest_first(package: Path, touched: set[str] | None) -> Iterator[Check]:
         if touched is None or not all(FOR_READERS.fullmatch(name) for name in touched):
             yield from regraded(files)
             yield from tables_again(files, work / "tables")
-        yield from rendered_again_lazily(files, work / "pages")
+        data, documents = files_again(files, work / "pages", other_code=False)
+        yield data()
+        yield from pages_again(files, work / "pages", other_drawings=False, other_code=False)
+        yield documents()
 
 
 def tampered(kind: str, depth: str, seed: str, folder: Path) -> tuple[Path, str, set[str] | None]:

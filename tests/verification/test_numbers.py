@@ -16,7 +16,7 @@ from assay.core.evidence_files import place_of
 from assay.stages.render_evidence import arms
 from assay.verify.checks import Check
 from assay.verify.compared import NEARLY, compare, difference
-from assay.verify.content.rendered import files_again, pages_again, rendered_again, tables_again
+from assay.verify.content.rendered import files_again, pages_again, tables_again
 from assay.verify.levels import all_levels
 from assay.verify.unpacked import Unpacked, link
 
@@ -24,7 +24,10 @@ RESULTS = "evidence/results"
 
 
 def again(root: Path, work: Path, *, other_drawings: bool = False) -> dict[str, Check]:
-    found = rendered_again(root, Unpacked(root).names, work, other_drawings=other_drawings)
+    package = Unpacked(root)
+    data, documents = files_again(package, work, other_code=False)
+    pages = pages_again(package, work, other_drawings=other_drawings, other_code=False)
+    found = [data(), *pages, documents()]
     return {check.name: check for check in found}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -32,6 +34,18 @@ UNUSABLE = (
 )
 SHOWN = 3  # faults that a check names before it only counts
 MAX_CHARS = 600  # of what is said of one fault
+# What a training writes; all but the log is a function of data, settings and code to the last byte.
+LOG = "train_log.jsonl"
+TRAINING_TABLES = (
+    "training_log.csv",
+    "reward_components.csv",
+    "checkpoint_evals.csv",
+    "validation_scores.csv",
+    "fields.csv",
+    LOG,
+    "validation.jsonl",
+    "health.jsonl",
+)
 
 
 class Check(Record):
@@ -110,3 +124,8 @@ def plain(text: str) -> str:
 def unlooked(level: Level, name: str, why: str) -> Check:
     """Return the check that was not made."""
     return Check(level=level, name=name, outcome="not checked", found=plain(why))
+
+
+def ids_digest(ids: Sequence[int]) -> str:
+    """Return what an episode keeps of the ids that a turn was written after, its `prompt_digest`."""
+    return hashlib.sha256(array("q", ids).tobytes()).hexdigest()[:16]

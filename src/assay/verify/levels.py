@@ -110,12 +110,12 @@ def all_levels(
 
 
 def tables_and_grading(package: Unpacked, *, work: Path) -> list[Check]:
-    """Return the checks for which the claim waits; arguments as of `rendered_again`."""
+    """Return the checks for which the claim waits; arguments as of `pages_again`."""
     return [*tables_again(package, work), *regraded(package)]
 
 
 def data_and_consistency(package: Unpacked, *, work: Path, other_code: bool) -> list[Check]:
-    """Return all other checks that draw nothing, the documents second; arguments as of `rendered_again`."""
+    """Return all other checks that draw nothing, the documents second; arguments as of `pages_again`."""
     data, documents = files_again(package, work, other_code=other_code)
     return [data(), documents(), *consistent(package)]
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
-
-import numpy as np
 
 from assay.core.config.settings import ScratchBase
 from assay.core.counting import counted
@@ -22,7 +19,7 @@ from assay.pipeline.rival_files import file_of
 from assay.stages.render_evidence.arms import AGAIN, CONTROL
 from assay.tasks.protocol import Task
 from assay.tasks.rivals import FEW_SHOT
-from assay.verify.checks import SHOWN, LookResult
+from assay.verify.checks import SHOWN, LookResult, ids_digest
 from assay.verify.content.served import answers_follow
 from assay.verify.content.training import learning_rates
 from assay.verify.unpacked import Unpacked
@@ -312,7 +309,7 @@ class _Reader:
             yield f"prompt_chars_cut {episode.prompt_chars_cut}; {cut} do not fit"
             return
         for number, turn in enumerate(episode.turns, start=1):
-            if _digest(ids) != turn.prompt_digest:
+            if ids_digest(ids) != turn.prompt_digest:
                 yield f"turn {number} was written after another prompt than its task and its words make"
                 return
             if not self._words.keeps(turn.completion):
@@ -329,7 +326,7 @@ class _Reader:
                 read = ([*ids, *each, *ends] for each in readings)
                 told = str(turn.observation)
                 ahead = ([*each, *self._words.reply(told, last_id=each[-1])] for each in read if each)
-                found = next((each for each in ahead if _digest(each) == follows), None)
+                found = next((each for each in ahead if ids_digest(each) == follows), None)
             if found is None:
                 end = "cut at the limit" if turn.truncated else "and an end"
                 behind = "" if follows is None else ", and the next prompt behind them"
@@ -345,7 +342,3 @@ class _Reader:
             opening = open_item(self._task, self._words, play.item, play.world_seed)
             self._opened[key] = (opening.prompt_ids, opening.chars_cut)
         return self._opened[key]
-
-
-def _digest(ids: Sequence[int]) -> str:
-    return hashlib.sha256(np.asarray(ids, np.int64).tobytes()).hexdigest()[:16]

@@ -24,22 +24,10 @@ from assay.pipeline.project import Project
 from assay.stages import fingerprint, render_evidence
 from assay.stages.package import holds_adapter, members_of
 from assay.training.log.history import History, component_row
-from assay.verify.checks import Check, LookResult, looked
+from assay.verify.checks import LOG, TRAINING_TABLES, Check, LookResult, looked
 from assay.verify.code import pins_of
 from assay.verify.compared import compare
 from assay.verify.unpacked import FIX, Unpacked, link
-
-LOG = "train_log.jsonl"
-TRAINING_TABLES = (
-    "training_log.csv",
-    "reward_components.csv",
-    "checkpoint_evals.csv",
-    "validation_scores.csv",
-    "fields.csv",
-    LOG,
-    "validation.jsonl",
-    "health.jsonl",
-)
 
 
 def tables_again(package: Unpacked, work: Path) -> Iterator[Check]:
@@ -105,45 +93,11 @@ def history_of(package: Unpacked) -> History:
 PAGE, FIGURES, NUMBERS = place_of("report.html"), f"{place_of('figures')}/", (".json", ".csv")
 
 
-def rendered_again(
-    root: Path,
-    names: frozenset[str],
-    work: Path,
-    *,
-    other_drawings: bool = False,
-    other_code: bool = False,
-    task_code: Path | None = None,
-) -> list[Check]:
-    """Run the stages that need no model on a copy of a package, and compare what they write with what is
-    stored.
-
-    Args:
-        root: The unpacked package.
-        names: Its files.
-        work: A folder that is not there yet, for the copy.
-        other_drawings: Whether drawings are not judged that are not the same.
-        other_code: Whether other code made the package: what it worded otherwise is not judged, numbers are.
-        task_code: As of `Unpacked`.
-    """
-    package = Unpacked(root, names, task_code)
-    return list(rendered_again_lazily(package, work, other_drawings=other_drawings, other_code=other_code))
-
-
-def rendered_again_lazily(
-    package: Unpacked, work: Path, *, other_drawings: bool = False, other_code: bool = False
-) -> Iterator[Check]:
-    """Yield the checks of `rendered_again` one at a time, for who may have seen enough."""
-    data, documents = files_again(package, work, other_code=other_code)
-    yield data()
-    yield from pages_again(package, work, other_drawings=other_drawings, other_code=other_code)
-    yield documents()
-
-
 def files_again(
     package: Unpacked, work: Path, *, other_code: bool
 ) -> tuple[Callable[[], Check], Callable[[], Check]]:
     """Return how to make again, and compare, what the first stage wrote, and the package's own documents;
-    arguments as of `rendered_again`."""
+    arguments as of `pages_again`."""
     root = package.root
 
     def data() -> LookResult:
@@ -181,8 +135,16 @@ def pages_again(
     graded: Callable[[], Set[str]] | None = None,
     processes: int = 1,
 ) -> Iterator[Check]:
-    """Yield the checks of claim, pages and figures; `graded` as of `ArmReader`, `processes` as of `begin`,
-    the others as of `rendered_again`."""
+    """Run the last stage on a copy of a package, and yield the checks of claim, pages and figures.
+
+    Args:
+        package: What is stored.
+        work: A folder that is not there yet, for the copy.
+        other_drawings: Whether drawings are not judged that are not the same.
+        other_code: Whether other code made the package: what it worded otherwise is not judged, numbers are.
+        graded: As of `ArmReader`.
+        processes: As of `begin`.
+    """
     root = package.root
 
     def claim() -> LookResult:

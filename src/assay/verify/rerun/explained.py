@@ -10,7 +10,6 @@ somebody preferred is far off.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from dataclasses import dataclass
 
@@ -24,6 +23,7 @@ from assay.dataset.suite import Play
 from assay.evaluation.trajectory import open_item
 from assay.policy.model import Policy
 from assay.tasks.protocol import Task
+from assay.verify.checks import ids_digest
 
 # By how much a logit may differ from one machine to another: numbers of 24 and of 8 significant bits. The
 # tests look at both.
@@ -68,7 +68,7 @@ def slack(
     spans: list[tuple[int, int]] = []
     ends = [(end,) for end in dialogue.end_ids]
     for number, turn in enumerate(episode.turns, start=1):
-        if _digest(ids) != turn.prompt_digest:
+        if ids_digest(ids) != turn.prompt_digest:
             return Slack(math.inf, number, "it was written after another text than the policy reads here")
         text = policy.tokenizer(turn.completion, add_special_tokens=False)["input_ids"]
         texts = [[int(i) for i in text] + list(end) for end in ([()] if turn.truncated else ends)]
@@ -84,7 +84,7 @@ def slack(
                 ids + written + dialogue.reply(observation, last_id=(written or [-1])[-1])
                 for written in texts
             ]
-            ids = next((each for each in read if _digest(each) == next_digest), read[0])
+            ids = next((each for each in read if ids_digest(each) == next_digest), read[0])
         else:
             ids += texts[0]
     logits = logits_of(policy, ids)
@@ -111,10 +111,6 @@ def slack(
                 )
             worst = max(worst, share)
     return Slack(worst, *first)
-
-
-def _digest(ids: list[int]) -> str:
-    return hashlib.sha256(np.asarray(ids, np.int64).tobytes()).hexdigest()[:16]
 
 
 def _greedy(logits: NDArray[np.float64], token: int, rounding: float) -> float:

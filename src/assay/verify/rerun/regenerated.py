@@ -11,7 +11,6 @@ be believed for.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -239,7 +238,7 @@ class _PlayedAgain:
                 self.nearest = max(self.nearest, found.share)
             else:
                 self.parted.append(
-                    f"item {old.item_id}, draw {old.draw}, {parting.said}; in turn {found.turn} {found.why}"
+                    f"item {old.item_id}, draw {old.draw}, {parting}; in turn {found.turn} {found.why}"
                 )
 
     def told(self, which: str, where: str, root: Path) -> tuple[Outcome, str]:
@@ -259,33 +258,18 @@ class _PlayedAgain:
         return "failed", f"{seen}; {first}. {stack_said(root)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Parting:
-    """Where two episodes of one play part; turns count from 1."""
-
-    turn: int
-    field: str
-    stored: str
-    played: str
-
-    @property
-    def said(self) -> str:
-        """This in words."""
-        return (
-            f"turn {self.turn}, {self.field}: {self.stored[:80]!r} is stored, {self.played[:80]!r} was played"
-        )
-
-
-def first_parting(stored: Episode, played: Episode) -> Parting | None:
-    """Return the first thing in which two episodes of one play differ as texts, None if in nothing.
+def first_parting(stored: Episode, played: Episode) -> str | None:
+    """Return in words the first thing in which two episodes of one play differ as texts, None if in nothing.
 
     How they were graded is not looked at: that is V2's, and needs no policy.
     """
     for number, (one, other) in enumerate(zip(stored.turns, played.turns, strict=False), start=1):
         for name in ("prompt_digest", "completion", "n_tokens", "truncated"):
             if getattr(one, name) != getattr(other, name):
-                return Parting(number, name, str(getattr(one, name)), str(getattr(other, name)))
-    if len(stored.turns) != len(played.turns):
-        counts = [str(len(each.turns)) for each in (stored, played)]
-        return Parting(min(len(stored.turns), len(played.turns)) + 1, "number of turns", *counts)
-    return None
+                return _parting(number, name, getattr(one, name), getattr(other, name))
+    counts = len(stored.turns), len(played.turns)
+    return None if counts[0] == counts[1] else _parting(min(counts) + 1, "number of turns", *counts)
+
+
+def _parting(turn: int, field: str, stored: object, played: object) -> str:
+    return f"turn {turn}, {field}: {str(stored)[:80]!r} is stored, {str(played)[:80]!r} was played"

@@ -24,21 +24,12 @@ from assay.core.storage.json import read_jsonl, read_record
 from assay.pipeline.project import Project
 from assay.policy.digests import digest_folder
 from assay.training.log.step_chain import Difference, check_chain, first_difference, first_numbers
-from assay.verify.checks import UNUSABLE, Check, Outcome, error_said
+from assay.verify.checks import LOG, TRAINING_TABLES, UNUSABLE, Check, Outcome, error_said
 from assay.verify.code import stack_said
 from assay.verify.rerun.regenerated import base_of, without_device
 
-ADAPTER, LOG = "models/adapter", "train_log.jsonl"
-# Of what a training writes, these are a function of data, settings and code to the last byte.
-COMPARED = (
-    "training_log.csv",
-    "reward_components.csv",
-    "checkpoint_evals.csv",
-    "validation_scores.csv",
-    "fields.csv",
-    "validation.jsonl",
-    "health.jsonl",
-)
+ADAPTER = "models/adapter"
+COMPARED = tuple(name for name in TRAINING_TABLES if name != LOG)  # the log is compared step by step
 CONTROL = ("control.json", "control_eval.jsonl")
 FIX = "take the package again"
 # What a training under DVC or torchrun is told by its parent, and what would draw curves beside it.
