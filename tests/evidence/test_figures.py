@@ -21,9 +21,9 @@ from assay.evidence.figures.comparison_figures import (
     before_after_summary,
     headline_rows,
     level_rows,
+    other_rates,
     rates_before_after,
     reward_distribution,
-    summary_rows,
 )
 from assay.evidence.figures.drawing import AFTER, BEFORE, look, new_figure, render
 from assay.evidence.figures.forest_figure import cluster_gains, forest
@@ -246,10 +246,6 @@ def test_a_label_with_many_values_is_left_to_the_tables() -> None:
         for a, s in (("base", 0.3), ("trained", 0.8))
     ]
     found = make_claim(arms[0], arms[1], make_plan(secondary=(), guardrails={}))
-    first, second = make_report(arms[0]), make_report(arms[1])
-    rows = summary_rows(found, first, second, deltas(arms[0], arms[1], list(first.measures), 0))
-    names = [row.name.strip() for row in rows]
-    assert "source item-001" not in names and "difficulty hard" in names
     text = words(forest(found, cluster_gains(arms[0], arms[1], "success_rate")))
     assert "source: 48 values, see the table" in text and "source item-001" not in text
     assert "difficulty hard" in text
@@ -311,15 +307,14 @@ def test_what_the_claim_judged_is_drawn_with_its_own_difference_and_role(
     before: list[Episode], after: list[Episode], claim: Claim
 ) -> None:
     first, second = make_report(before), make_report(after)
-    rows = {
-        row.name.strip(): row
-        for row in summary_rows(claim, first, second, deltas(before, after, list(first.measures), 0))
-    }
-    assert rows["success_rate"].primary and rows["success_rate"].difference == claim.difference
-    assert rows["tier hard"].difference == claim.strata["tier=hard"].difference
+    gaps = deltas(before, after, list(first.measures), 0)
+    rows = {row.name: row for row in other_rates(claim, first, second, gaps)}
     assert rows["mass_correct_rate"].role == "confirmatory" and rows["parsed_rate"].role == "guardrail"
+    assert rows["mass_correct_rate"].difference == claim.secondary["mass_correct_rate"].difference
     assert rows["parsed_rate"].difference in [each.difference for each in claim.guardrails]
-    assert rows["discovered_rate"].role == rows["tier hard"].role == ""
+    other = rows["discovered_rate"]
+    assert (other.role, other.difference) == ("", gaps["discovered_rate"])
+    assert "success_rate" not in rows  # it is the headline's
 
 
 def test_names_of_reference_lines_share_a_text_or_stand_clear_of_each_other_and_of_the_rows() -> None:

@@ -31,31 +31,13 @@ from assay.evidence.figures.drawing import (
     styled,
 )
 from assay.evidence.figures.forest_rows import ROW, ForestRow, draw_forest
-from assay.evidence.figures.paired_rows import PairedRow, draw_rows, labels_shown, name_rows, point
+from assay.evidence.figures.paired_rows import PairedRow, draw_rows, name_rows, point
 from assay.evidence.formatting import NO_INTERVAL, difference_text, interval_text
 from assay.statistics.report import Report
 
 
 def _is_zero(found: Interval | None) -> bool:
     return found is not None and found.value == 0.0
-
-
-def summary_rows(
-    claim: Claim, before: Report, after: Report, gaps: Mapping[str, Interval]
-) -> list[PairedRow]:
-    """Return the rows of `before_after_summary`: the primary metric, its strata, then the other rates that
-    are not always 0.
-
-    What the claim judged has the claim's own difference and role; the others are differences of `gaps`. None
-    if the claim is not evaluable.
-    """
-    if claim.verdict == "NOT EVALUABLE":
-        return []
-    measure = measure_of_primary(claim.plan.primary)
-    strata, _ = labels_shown(claim)
-    zero = _always_zero(measure, before, after, gaps)
-    rates = [name for name in before.measures if is_rate(name) and name != measure and name not in zero]
-    return [_row(name, claim, before, after, gaps, measure=measure) for name in (measure, *strata, *rates)]
 
 
 def _always_zero(measure: str, before: Report, after: Report, gaps: Mapping[str, Interval]) -> list[str]:
@@ -210,32 +192,28 @@ def rates_before_after(claim: Claim, before: Report, after: Report, gaps: Mappin
 
 
 def other_rates(claim: Claim, before: Report, after: Report, gaps: Mapping[str, Interval]) -> list[PairedRow]:
-    """Return the rows of `rates_before_after`."""
-    return [
-        row
-        for row in summary_rows(claim, before, after, gaps)
-        if not row.primary and row.name.strip().replace(" ", "=", 1) not in claim.strata
-    ]
+    """Return the rows of `rates_before_after`: the rates but the primary one that are not always 0.
+
+    What the claim judged has the claim's own difference and role; the others are differences of `gaps`. None
+    if the claim is not evaluable.
+    """
+    if claim.verdict == "NOT EVALUABLE":
+        return []
+    measure = measure_of_primary(claim.plan.primary)
+    zero = _always_zero(measure, before, after, gaps)
+    rates = [name for name in before.measures if is_rate(name) and name != measure and name not in zero]
+    return [_row(name, claim, before, after, gaps) for name in rates]
 
 
-def _row(
-    name: str, claim: Claim, before: Report, after: Report, gaps: Mapping[str, Interval], *, measure: str
-) -> PairedRow:
-    label, _, value = name.partition("=")
-    if name in claim.strata:
-        homes = [report.strata.get(label, {}).get(value) for report in (before, after)]
-        arms = [None if home is None else home.measures.get(measure) for home in homes]
-        return PairedRow(f"  {label} {value}", arms[0], arms[1], claim.strata[name].difference)
+def _row(name: str, claim: Claim, before: Report, after: Report, gaps: Mapping[str, Interval]) -> PairedRow:
     gap, role = gaps.get(name), ""
-    if name == measure:
-        gap = claim.difference
-    elif name in claim.secondary:
+    if name in claim.secondary:
         gap, role = claim.secondary[name].difference, "confirmatory"
     else:
         for guardrail in claim.guardrails:
             if guardrail.measure == name:
                 gap, role = guardrail.difference, "guardrail"
-    return PairedRow(name, before.measures.get(name), after.measures.get(name), gap, name == measure, role)
+    return PairedRow(name, before.measures.get(name), after.measures.get(name), gap, role=role)
 
 
 def reward_histogram(before: Sequence[Episode], after: Sequence[Episode], bins: int = 30) -> pd.DataFrame:

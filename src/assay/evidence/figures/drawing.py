@@ -281,36 +281,17 @@ def mark_gaps(axes: Axes, x: Iterable[float], y: Iterable[float], name: str = ""
         )
 
 
-def legend(axes: Axes, columns: int = 1, *, below: bool = False, zero: Sequence[str] = ()) -> None:
+def legend(axes: Axes, columns: int = 1, *, below: bool = False) -> None:
     """Draw the panel's legend, one entry per label, if there is any; under the panel where lines would hide
-    it.
-
-    `zero` names what is not drawn because it is always 0: said in wrapped lines, for entries would need more
-    room.
-    """
+    it."""
     handles, labels = axes.get_legend_handles_labels()
     unique = dict(zip(labels, handles, strict=True))
-    if unique or zero:
+    if unique:
         place: dict[str, Any] = {"loc": "best"}
         if below:  # by inches, so that it clears the label of the axis whatever the panel's height
             under = axes.transAxes + ScaledTranslation(0, -0.42, axes.figure.dpi_scale_trans)
             place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0), "bbox_transform": under}
-        _draw_legend(axes, unique, place | {"ncols": columns}, zero, 56)
-
-
-def beside(axes: Axes, zero: Sequence[str] = ()) -> None:
-    """Draw the legend of a panel with many lines to the right of it; `zero` as in `legend`."""
-    handles, labels = axes.get_legend_handles_labels()
-    unique = dict(zip(labels, handles, strict=True))
-    if unique or zero:
-        _draw_legend(axes, unique, {"loc": "center left", "bbox_to_anchor": (1.01, 0.5)}, zero, 28)
-
-
-def _draw_legend(
-    axes: Axes, entries: dict[str, Any], place: dict[str, Any], zero: Sequence[str], width: int
-) -> None:
-    title: dict[str, Any] = {"title": always_zero_said(zero, width), "alignment": "left"} if zero else {}
-    axes.legend(list(entries.values()), list(entries), title_fontsize=8.5, **place, **title)
+        axes.legend(list(unique.values()), list(unique), ncols=columns, **place)
 
 
 def always_zero_said(names: Sequence[str], width: int) -> str:

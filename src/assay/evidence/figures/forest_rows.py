@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 
 from assay.core.records import Interval
 from assay.evidence.figures.drawing import GREY
@@ -130,8 +129,3 @@ def _draw(axes: Axes, y: float, row: ForestRow, scale: float, places: int) -> No
         fontweight="bold" if row.whole else "normal",
         transform=axes.get_yaxis_transform(),
     )
-
-
-def mark(colour: str, label: str, marker: str = "s") -> Line2D:
-    """Return an entry of a legend."""
-    return Line2D([], [], color=colour, marker=marker, ls="", ms=6.5, label=label)

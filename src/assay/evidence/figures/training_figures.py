@@ -152,14 +152,9 @@ def always_zero(frame: pd.DataFrame, name: str) -> bool:
     return y is not None and bool((y == 0).all())
 
 
-def size_text(n: Values | None, *, most: bool = False) -> str:
-    """Return how many observations stand behind each point, in words.
-
-    `most` is for several measures of which some are defined on fewer of them: then only the most is said.
-    """
+def size_text(n: Values | None) -> str:
+    """Return how many observations stand behind each point, in words."""
     if n is None:
         return "n missing"
-    if most:
-        return f"n up to {np.nanmax(n):.0f}"
     low, high = f"{np.nanmin(n):.0f}", f"{np.nanmax(n):.0f}"
     return f"n = {low}" if low == high else f"n = {low} to {high}"
