@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 
-from assay.core.errors import EvidenceError
 from assay.core.records import Episode, Interval, Record
 from assay.evaluation.measures import column_name, is_rate
 from assay.evidence.claim.claim import Claim, controls_said
@@ -62,21 +61,8 @@ def _ordered(measures: Mapping[str, Interval]) -> dict[str, Interval]:
 
 
 def measure_both(before: Report, after: Report, gaps: Mapping[str, Interval]) -> PairedMeasures:
-    """Return both reports and their paired differences `gaps` as flat rows; n is episodes, in `delta` paired
-    items.
-
-    Raises:
-        EvidenceError: the reports are about different suites, or the episodes are not paired.
-    """
-    if (before.suite_digest, before.decoding) != (after.suite_digest, after.decoding):
-        raise EvidenceError(
-            "two reports on one suite with one decoding",
-            found=(
-                f"{before.suite_digest[:12]} {before.decoding} and {after.suite_digest[:12]} {after.decoding}"
-            ),
-            where="before_after_metrics",
-            fix="evaluate both policies on the same suite",
-        )
+    """Return both reports, which are on one suite with one decoding, and their paired differences `gaps` as
+    flat rows; n is episodes, in `delta` paired items."""
     names = [name for name in _ordered(before.measures) if name in after.measures]
     return PairedMeasures(
         pre=_row(before.n_episodes, _ordered(before.measures)),
@@ -183,20 +169,8 @@ def ladder_frame(
     """Return all players by mean reward, lowest first: player, mean reward, success, normalised score (of
     reward).
 
-    The score is missing where floor or ceiling was not played. Only reports on the suite of `before` are
-    shown.
-
-    Raises:
-        EvidenceError: a baseline was played on another suite.
+    The score is missing where floor or ceiling was not played. All reports are on the suite of `before`.
     """
-    for name, report in baselines.items():
-        if report.suite_digest != before.suite_digest:
-            raise EvidenceError(
-                "baselines on the suite of the claim",
-                found=report.suite_digest[:12],
-                where=name,
-                fix="play it again",
-            )
     players = {**baselines, "policy before": before, "policy after": after}
     reward = {name: report.measures["mean_reward"].value for name, report in players.items()}
     rows = []

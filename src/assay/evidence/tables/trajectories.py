@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from assay.core.counting import counted
-from assay.core.errors import EvidenceError
 from assay.core.records import Episode, Turn
 from assay.evidence.tables.markdown import MARKDOWN
 from assay.tasks.protocol import Picture
@@ -52,21 +51,11 @@ def choose_pairs(
     """Return pairs of episodes to show: seeded random first, then worst, median and best, then fixed and
     broken.
 
-    Worst, median and best are by reward after training. Fixed: failed before, succeeded after; broken: the
-    other way round; both drawn at random among all such pairs, with their number in the reason. A pair is
-    shown once.
-
-    Raises:
-        EvidenceError: the arms do not hold the same items and draws.
+    Both arms hold the same items and draws. Worst, median and best are by reward after training. Fixed:
+    failed before, succeeded after; broken: the other way round; both drawn at random among all such pairs,
+    with their number in the reason. A pair is shown once.
     """
     arms = [{(e.item_id, e.draw): e for e in arm} for arm in (before, after)]
-    if set(arms[0]) != set(arms[1]) or not arms[0]:
-        raise EvidenceError(
-            "the same items and draws in both arms",
-            found=f"{counted(len(set(arms[0]) ^ set(arms[1])), 'unpaired episodes')} of {len(arms[0])}",
-            where="choose_pairs",
-            fix="evaluate both policies on one suite",
-        )
     keys = sorted(arms[0])
     ranked = sorted(keys, key=lambda key: (arms[1][key].reward, key))
     fixed = [key for key in keys if not arms[0][key].success and arms[1][key].success]
