@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from assay.core.counting import counted
-from assay.core.records import TrainFacts
+from assay.core.records import Interval, TrainFacts
 from assay.core.seeds import rng
 from assay.core.storage.files import write_text
 from assay.core.storage.json import read_record
 from assay.dataset.audit_records import Audit, Contamination
 from assay.dataset.external import Training
-from assay.evidence.claim.claim import Claim
+from assay.dataset.suite import Suite
+from assay.evidence.claim.secondary_suites import SECONDARY_TABLE, secondary_frame
 from assay.evidence.claim.what_was_run import (
     BaseFacts,
     contamination_frame,
@@ -21,16 +22,20 @@ from assay.evidence.claim.what_was_run import (
     run_frame,
     splits_frame,
 )
+from assay.evidence.details.tables import detail_tables
 from assay.evidence.page.report import report_html
-from assay.evidence.page.shell import Shown, Tick
+from assay.evidence.page.shell import Shown
+from assay.evidence.tables.claim_tables import ladder_frame, measures_frame, strata_frame
 from assay.evidence.tables.evidence_readme import VERIFY, landing_page
 from assay.evidence.tables.trajectories import Stepped, choose_pairs, sample_trajectories
-from assay.pipeline.inputs import decoding_of, fingerprint_of, heldout_suite
+from assay.pipeline.inputs import decoding_of, fingerprint_of
 from assay.pipeline.project import Project
 from assay.stages.render_evidence import README
-from assay.stages.render_evidence.arms import Arm
+from assay.stages.render_evidence.claim_at import ClaimMade
+from assay.stages.render_evidence.integrity import integrity
+from assay.stages.render_evidence.limits import limits
 from assay.statistics.report import Report
-from assay.tasks.protocol import Message, Task
+from assay.tasks.protocol import Message
 
 KEY_FIGURE = "before_after_summary"
 EPISODES = "pre_eval.jsonl and post_eval.jsonl"
@@ -54,24 +59,29 @@ def _asked(messages: Sequence[Message]) -> str:
 
 def write_pages(
     project: Project,
-    task: Task,
-    claim: Claim,
-    trained: Training,
-    before: Arm,
-    after: Arm,
+    made: ClaimMade,
+    gaps: Mapping[str, Interval],
+    own: Mapping[str, pd.DataFrame],
     *,
-    findings: Sequence[str],
-    checked: Sequence[Tick],
-    compared: Sequence[Shown],
-    training_figures: Sequence[Shown],
-    tables: Mapping[str, pd.DataFrame],
-    baselines: pd.DataFrame,
-    rivals: Sequence[Shown],
-    stepped: Sequence[Stepped],
-    limits: Sequence[str],
+    suite: Suite,
+    figures: Sequence[Sequence[Shown]],
+    shown: Sequence[Stepped],
 ) -> None:
-    """Write the three pages from what was computed already; arguments as of `report_html`."""
-    plays = [play for play in heldout_suite(project).plays() if play.draw == 0]
+    """Write the three pages.
+
+    Args:
+        project: The run.
+        made: The claim and what it was made of.
+        gaps: The paired difference of every measure.
+        own: Tables that only this task has, by caption.
+        suite: The held-out one.
+        figures: Those of the comparison, of the training and of the rivals.
+        shown: Pairs of episodes to step through.
+    """
+    claim, task, trained, baselines = made.claim, made.task, made.trained, made.baselines
+    before, after = made.arms["pre_eval"], made.arms["post_eval"]
+    compared, training_figures, rivals = figures
+    plays = [play for play in suite.plays() if play.draw == 0]
     given = {
         "prompts": {play.item.id: _asked(task.start(play.item, play.world_seed)[0]) for play in plays},
         "truths": {play.item.id: task.truth(play.item) for play in plays},
@@ -83,26 +93,41 @@ def write_pages(
     audit = read_record(project.results("audit.json"), Audit, fix="./run dvc repro fingerprint")
     path = project.results("contamination.json")
     shared = read_record(path, Contamination, fix="./run dvc repro fingerprint") if path.exists() else None
-    own = isinstance(trained, TrainFacts)
-    begun = "training began" if own else "what was trained elsewhere was taken"
+    tables = {SECONDARY_TABLE: secondary_frame(claim.secondary_suites)} if claim.secondary_suites else {}
+    tables |= {
+        "Every measure": measures_frame(before[0], after[0], gaps),
+        "By stratum": strata_frame(claim, before[0], after[0]),
+        **own,
+        **detail_tables(made.details, made.planned, task.cluster_name),
+    }
+    stated = limits(task, claim, before[0], after[0], baselines)
+    here = isinstance(trained, TrainFacts)
+    begun = "training began" if here else "what was trained elsewhere was taken"
     page = report_html(
         claim,
-        title=f"assay: {project.params.dataset.name}, before and after {'GRPO' if own else 'training'}",
+        title=f"assay: {project.params.dataset.name}, before and after {'GRPO' if here else 'training'}",
         digests={
             f"claim_plan.json (sha256 of the file, when {begun})": trained.claim_plan_sha256,
             "dataset (digest of its records, in any order)": fingerprint.dataset_sha256,
         },
         run=_what_was_run(project, claim.plan.checkpoint_rule, trained, before[0]),
-        checked=checked,
-        findings=findings,
+        checked=integrity(
+            claim,
+            trained,
+            shared,
+            blockers=made.blockers,
+            graded={name: len(episodes) for name, (_, episodes) in made.arms.items()},
+            misgraded=made.misgraded,
+        ),
+        findings=[each if isinstance(each, str) else each[1] for each in made.blockers],
         arms=(before[1], after[1]),
         compared=compared,
         tables=tables,
-        baselines=baselines,
+        baselines=ladder_frame(baselines, before[0], after[0], floor=task.floor, ceiling=task.ceiling),
         rivals=rivals,
         trained=trained if isinstance(trained, TrainFacts) else None,
         training_figures=training_figures,
-        stepped=stepped,
+        stepped=shown,
         pairs=many,
         prompts=given["prompts"],
         truths=given["truths"],
@@ -111,14 +136,14 @@ def write_pages(
             "What the audit found at least once": findings_frame(audit),
             "What splits share": contamination_frame(shared),
         },
-        limits=limits,
+        limits=stated,
         verify=VERIFY,
     )
-    captions = {shown.name: shown.caption for shown in compared}
+    captions = {each.name: each.caption for each in compared}
     key = (KEY_FIGURE, captions[KEY_FIGURE]) if KEY_FIGURE in captions else None
     write_text(project.results("report.html"), page)
     write_text(project.results("sample_trajectories.md"), sample_trajectories(few, **given))
-    write_text(project.root / README, landing_page(claim, key, limits, data=project.params.dataset.name))
+    write_text(project.root / README, landing_page(claim, key, stated, data=project.params.dataset.name))
 
 
 def _what_was_run(project: Project, checkpoint_rule: str, trained: Training, before: Report) -> pd.DataFrame:

@@ -6,33 +6,23 @@ import csv
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
 
-import pandas as pd
-
 from assay.core.console import complain, say
 from assay.core.errors import DataError, EvidenceError, RecordError, TaskError
 from assay.core.evidence_files import RESULTS, place_of
 from assay.core.records import HealthEvent, Interval, TrainFacts
 from assay.core.seeds import derive_seed
 from assay.core.storage.files import write_bytes, write_text
-from assay.core.storage.json import read_record, read_records, write_json
-from assay.dataset.audit_records import Contamination
+from assay.core.storage.json import read_records, write_json
+from assay.dataset.suite import Suite
 from assay.evidence.claim.claim import Claim, differences_of
 from assay.evidence.claim.differences import deltas
 from assay.evidence.claim.plan import ClaimPlan
-from assay.evidence.claim.secondary_suites import SECONDARY_TABLE, secondary_frame
-from assay.evidence.details.tables import detail_tables
 from assay.evidence.figures.drawing import render
 from assay.evidence.figures.gallery import Drawn, of_comparison, of_rivals_of, of_training, of_what_was_done
 from assay.evidence.figures.verdict_figures import validity_frame
 from assay.evidence.page.shell import Shown
-from assay.evidence.tables.claim_tables import (
-    before_after_metrics,
-    ladder_frame,
-    measures_frame,
-    plot_tables,
-    readme_block,
-    strata_frame,
-)
+from assay.evidence.tables.claim_tables import before_after_metrics, plot_tables, readme_block
+from assay.evidence.tables.trajectories import Stepped
 from assay.pipeline.inputs import heldout_suite
 from assay.pipeline.project import Project
 from assay.stages.render_evidence.ahead import begin
@@ -40,8 +30,6 @@ from assay.stages.render_evidence.arms import Arm, log_table
 from assay.stages.render_evidence.claim_at import ClaimMade, claim_at
 from assay.stages.render_evidence.claim_inputs import opened_said
 from assay.stages.render_evidence.illustrations import illustrations, stepped
-from assay.stages.render_evidence.integrity import integrity
-from assay.stages.render_evidence.limits import limits
 from assay.stages.render_evidence.no_claim import refuse
 from assay.stages.render_evidence.reader_pages import EPISODES, SOURCES, write_pages
 from assay.statistics.timing import timing_summary
@@ -88,7 +76,11 @@ def _render(project: Project, graded: Callable[[], Set[str]] | None, processes: 
     baselines, ends = made.baselines, (task.floor, task.ceiling)
     validity = validity_frame(before[0], after[0])
     own = {} if validity is None else {"Validity and field F1 by stratum": validity}
-    _write_pages(project, made, gaps, own, processes)
+    suite = heldout_suite(project)
+    # What was found ill may not be played to its end.
+    shown = [] if claim.verdict == "NOT EVALUABLE" else stepped(task, suite, (before[1], after[1]))
+    figures = _drawn(project, _galleries(project, made, gaps, suite, shown), processes)
+    write_pages(project, made, gaps, own, suite=suite, figures=figures, shown=shown)
     summary = readme_block(
         claim, before[0], after[0], gaps, baselines=baselines, ends=ends, further=own, greedy=greedy_reports
     )
@@ -108,16 +100,13 @@ def _render(project: Project, graded: Callable[[], Set[str]] | None, processes: 
     tell(claim, project.params.dataset.name, opened_said(project, claim))
 
 
-def _write_pages(
-    project: Project,
-    made: ClaimMade,
-    gaps: Mapping[str, Interval],
-    own: Mapping[str, pd.DataFrame],
-    processes: int,
-) -> None:
-    """Draw every figure and write the pages; `own` are the tables that only this task has."""
-    claim, task, trained, baselines = made.claim, made.task, made.trained, made.baselines
+def _galleries(
+    project: Project, made: ClaimMade, gaps: Mapping[str, Interval], suite: Suite, shown: Sequence[Stepped]
+) -> tuple[list[Drawn], list[Drawn], list[Drawn]]:
+    """Return the figures of the comparison, the training and the rivals; `shown` as of `write_pages`."""
+    claim, task, trained = made.claim, made.task, made.trained
     before, after = made.arms["pre_eval"], made.arms["post_eval"]
+    arms = before[1], after[1]
     training = list[Drawn]()
     if isinstance(trained, TrainFacts) and made.log is not None and made.checkpoints is not None:
         training = of_training(
@@ -130,49 +119,14 @@ def _write_pages(
             chosen_step=trained.chosen_step,
         )
     comparison = of_comparison(
-        claim, before[0], after[0], (before[1], after[1]), gaps, baselines, cluster_name=task.cluster_name
+        claim, before[0], after[0], arms, gaps, made.baselines, cluster_name=task.cluster_name
     )
-    shown = []
-    if claim.verdict != "NOT EVALUABLE":  # what was found ill may not be played to its end
-        suite, arms = heldout_suite(project), (before[1], after[1])
-        shown = stepped(task, suite, arms)
-        if (shows := illustrations(task, suite, arms, made.replayed)) is not None:
-            truths = {item.id: task.truth(item) for item in suite.items}
-            seed = derive_seed("what was done", claim.plan.suite_digest)
-            comparison += of_what_was_done(shows, shown, arms, truths, seed)
-    measures, strata = measures_frame(before[0], after[0], gaps), strata_frame(claim, before[0], after[0])
-    tables = {"Every measure": measures, "By stratum": strata, **own}
-    if claim.secondary_suites:
-        tables = {SECONDARY_TABLE: secondary_frame(claim.secondary_suites), **tables}
-    tables |= detail_tables(made.details, made.planned, task.cluster_name)
-    path = project.results("contamination.json")
-    compared, training_figures, rivals = _drawn(
-        project, (comparison, training, of_rivals_of(claim)), processes
-    )
-    write_pages(
-        project,
-        task,
-        claim,
-        trained,
-        before,
-        after,
-        findings=[each if isinstance(each, str) else each[1] for each in made.blockers],
-        checked=integrity(
-            claim,
-            trained,
-            read_record(path, Contamination, fix="./run dvc repro fingerprint") if path.exists() else None,
-            blockers=made.blockers,
-            graded={name: len(episodes) for name, (_, episodes) in made.arms.items()},
-            misgraded=made.misgraded,
-        ),
-        compared=compared,
-        training_figures=training_figures,
-        tables=tables,
-        baselines=ladder_frame(baselines, before[0], after[0], floor=task.floor, ceiling=task.ceiling),
-        rivals=rivals,
-        stepped=shown,
-        limits=limits(task, claim, before[0], after[0], baselines),
-    )
+    shows = None if claim.verdict == "NOT EVALUABLE" else illustrations(task, suite, arms, made.replayed)
+    if shows is not None:
+        truths = {item.id: task.truth(item) for item in suite.items}
+        seed = derive_seed("what was done", claim.plan.suite_digest)
+        comparison += of_what_was_done(shows, shown, arms, truths, seed)
+    return comparison, training, of_rivals_of(claim)
 
 
 def _sum_up_clocks(project: Project) -> None:
