@@ -217,7 +217,7 @@ def test_text_of_a_stranger_is_neither_markup_nor_yaml(given: dict[str, Any]) ->
                 "reason": texts[3] if len(set(texts)) > 1 else "plain",
             }
         )
-        return card(given, claim=claim, params=params, limits=texts, licence=texts[3], data_licence=texts[1])
+        return card(given, claim=claim, params=params, limits=texts)
 
     bad, good = of(list(BAD)), of(plain)
     assert len(bad.split("\n")) == len(good.split("\n"))
@@ -244,7 +244,6 @@ def test_alarms_controls_checks_and_the_way_to_use_it_stand_there(given: dict[st
         assert f"\n{command}\n" in text
     assert 'subfolder="models/adapter"' in text and all(f"| V{level} |" in text for level in range(6))
     assert "No licence of the weights is stated." in text and "license" not in ModelCard(text).data.to_dict()
-    assert ModelCard(card(given, licence="apache-2.0")).data.license == "apache-2.0"
 
 
 def test_equal_records_give_equal_bytes_and_no_torch_is_needed(given: dict[str, Any]) -> None:

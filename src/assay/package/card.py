@@ -43,20 +43,6 @@ from assay.statistics.report import Report
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
 _REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,199}")
-KNOWN: tuple[tuple[str, str], ...] = (
-    (r"CC0(?:[ -]1\.0)?", "CC0 1.0"),
-    (r"CC[ -]BY[ -]4\.0", "CC BY 4.0"),
-    (r"CC[ -]BY[ -]SA[ -]4\.0", "CC BY-SA 4.0"),
-    (r"CC[ -]BY[ -]NC[ -]4\.0", "CC BY-NC 4.0"),
-    (r"MIT(?: Licen[cs]e)?", "MIT"),
-    (r"Apache(?: Licen[cs]e)?,?(?: version)?[ -]2\.0", "Apache 2.0"),
-    (r"ODC[ -]By(?: 1\.0)?", "ODC-By 1.0"),
-    (r"ODbL(?: 1\.0)?", "ODbL 1.0"),
-)
-_HEADING = re.compile(r"^#{1,6} +(.+?)\s*$", re.M)
-DATASHEET = "README.md"  # of a folder of data: its page
-_LONGEST = 100_000  # of a page that is read; what stands behind it is not looked at
-
 
 _PAGES = make_pages(Path(__file__).with_name("templates"))
 _PAGES.globals |= {
@@ -89,8 +75,6 @@ def model_card(
     fingerprint: Fingerprint,
     params: Params,
     limits: Sequence[str],
-    licence: str | None = None,
-    data_licence: str | None = None,
     task_code: str | None = None,
 ) -> str:
     """Return the text of the card: YAML for a hub, then Markdown; equal records give equal bytes.
@@ -104,8 +88,6 @@ def model_card(
         fingerprint: The data.
         params: The settings.
         limits: What nobody should read into the claim, one sentence each.
-        licence: A hub's id of the licence of the weights, such as apache-2.0; None where none is stated.
-        data_licence: What the data's own page says, as `stated_licence` finds it; None where it says nothing.
         task_code: sha256 of the folder of a task that was brought along; None of one that is part of assay.
 
     Raises:
@@ -124,7 +106,6 @@ def model_card(
             base=base,
             fingerprint=fingerprint,
             data=params.dataset.name,
-            licence=licence,
             adapter=adapter,
         ),
         adapter=adapter,
@@ -148,8 +129,6 @@ def model_card(
         fingerprint=fingerprint,
         splits=splits_frame(fingerprint),
         template_said=", ".join(f"{name}={value!r}" for name, value in sorted(template.items())),
-        licence=licence,
-        data_licence=data_licence,
         task_code=task_code,
         success_said="" if task_code is None else _success_said(params),
     )
@@ -223,7 +202,6 @@ def metadata(
     base: BaseFacts,
     fingerprint: Fingerprint,
     data: str,
-    licence: str | None,
     adapter: bool = True,
 ) -> str:
     """Return the YAML without its marks: one line a key, no final newline; equal records give equal text.
@@ -234,7 +212,6 @@ def metadata(
         base: What was trained.
         fingerprint: The data.
         data: What they are called.
-        licence: A hub's id of the licence of the weights, or None.
         adapter: Whether it is an adapter, and not a whole or served model, which is not in the package.
     """
     from huggingface_hub import EvalResult, ModelCardData
@@ -249,7 +226,6 @@ def metadata(
     card = ModelCardData(
         library_name="peft" if adapter else "transformers",
         pipeline_tag="text-generation",
-        license=None if licence is None else _plain(licence),
         tags=["grpo", "lora", "reinforcement-learning", "assay"]
         if claim.training_seeds
         else [*(["lora"] if adapter else []), "assay"],
@@ -308,37 +284,3 @@ def _metric(kind: str, name: str, found: Interval | None, facts: dict[str, Any])
 def _plain(text: str) -> str:
     """Return the text on one line, so that no value can end the block it stands in."""
     return visible(text).replace("\n", " ").replace("\t", " ")
-
-
-def stated_licence(page: str) -> str | None:
-    """Return the licence that the page states for the data; None where it states none, or one nobody can tell
-    from another.
-
-    It is read from the first sentence below a heading Licence or License that names exactly one known licence
-    as a word.
-
-    >>> stated_licence("# Data\\n\\n## Licence\\n\\nThe files are under CC BY 4.0. The code is under MIT.\\n")
-    'CC BY 4.0'
-    >>> stated_licence("## License\\n\\nMIT or Apache 2.0, as you like.\\n") is None
-    True
-    """
-    text = _section(page[:_LONGEST], ("licence", "license"))
-    for sentence in re.split(r"(?<=[.;])\s+(?=[A-Z])", " ".join(text.split())):
-        named = [
-            known
-            for pattern, known in KNOWN
-            if re.search(rf"(?<![\w-]){pattern}(?![\w-]|\.\d)", sentence, re.I)
-        ]
-        if named:
-            return named[0] if len(named) == 1 else None
-    return None
-
-
-def _section(page: str, names: tuple[str, ...]) -> str:
-    """Return what stands below the first heading of one of these names, up to the next heading."""
-    headings = list(_HEADING.finditer(page))
-    for place, heading in enumerate(headings):
-        if heading.group(1).strip().casefold() in names:
-            end = headings[place + 1].start() if place + 1 < len(headings) else len(page)
-            return page[heading.end() : end]
-    return ""

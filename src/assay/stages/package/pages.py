@@ -15,7 +15,7 @@ from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.what_was_run import BaseFacts
 from assay.evidence.tables.claim_tables import BeforeAfter
 from assay.package.archive import sha256_of
-from assay.package.card import DATASHEET, CardNumbers, model_card, stated_licence
+from assay.package.card import CardNumbers, model_card
 from assay.package.layout import CARD, NAME, PROVENANCE, SUMS
 from assay.package.provenance import (
     GitState,
@@ -52,11 +52,9 @@ def documents(project: Project, members: Mapping[str, bytes | Path]) -> dict[str
     Raises:
         RecordError: A file of the run cannot be read.
     """
-    page = members.get(f"{project.params.dataset.root}/{DATASHEET}", b"")
-    text = page if isinstance(page, bytes) else read_bytes(page, fix=AGAIN)
     subjects = {name: sha256_of(members[name]) for name in SUBJECTS if name in members}
     return {
-        CARD: _card(project, text.decode("utf-8", "replace")).encode(),
+        CARD: _card(project).encode(),
         PROVENANCE: (dumps(_made(project, members, subjects)) + "\n").encode(),
     }
 
@@ -135,7 +133,7 @@ def _task_code(project: Project, digests: Callable[[str], dict[str, str]]) -> Ta
     )
 
 
-def _card(project: Project, datasheet: str) -> str:
+def _card(project: Project) -> str:
     reports, claim = (
         read_record(project.results("reports.json"), Reports, fix=AGAIN),
         read_record(project.results("claim.json"), Claim, fix=AGAIN),
@@ -150,6 +148,5 @@ def _card(project: Project, datasheet: str) -> str:
         fingerprint=fingerprint_of(project),
         params=project.params,
         limits=limits(task_of(project), claim, before, after, reports.baselines),
-        data_licence=stated_licence(datasheet),
         task_code=code_of(project),
     )
