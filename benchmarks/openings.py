@@ -31,8 +31,7 @@ from benchmarks.common import RESULTS, written
 from assay.core.seeds import rng as labelled_rng
 from assay.dataset.wording import content_of
 from assay.evidence.recipe.contest import level_of_pair
-from assay.evidence.recipe.registered import registration_of
-from assay.evidence.recipe.runs import KnownClaim, KnownOpenings, KnownPlan, Run
+from assay.evidence.recipe.runs import KnownClaim, KnownOpenings, KnownPlan, Run, registration_of
 from assay.pipeline.heldout_ledger import NOTHING, HeldoutLedger, noted, opened
 from assay.pipeline.note_openings import Recipe, left_out_of, placed, tries
 from assay.statistics.openings import opening_level

@@ -15,7 +15,7 @@ import pytest
 
 from assay.core.evidence_files import place_of
 from assay.core.storage.json import dumps
-from assay.verify import code, locked, rivals, stated, suites
+from assay.verify import code, locked, stated, suites
 from assay.verify.checks import Check, LookResult, looked
 from assay.verify.content import training, weights
 from assay.verify.content.regraded import regraded
@@ -242,19 +242,19 @@ FOUND: list[tuple[str, Tamper, Callable[[Unpacked], LookResult], str]] = [
     (
         "a rival that is said not to have played",
         record("rivals.json", lambda v: v["rivals"]["few_shot"].update(used=0)),
-        rivals.rivals_told,
+        stated.rivals_told,
         "rivals.json, few_shot",
     ),
     (
         "a rival fewer",
         record("rivals.json", lambda v: v["rivals"].pop("best_of_n")),
-        rivals.rivals_told,
+        stated.rivals_told,
         "ask for",
     ),
     (
         "a rival's tokens",
         record("rivals.json", lambda v: v["rivals"]["best_of_n"].update(tokens=1)),
-        rivals.rivals_told,
+        stated.rivals_told,
         "rivals.json, best_of_n",
     ),
     ("no control", record("control.json", lambda v: v.update(asked=False)), suites.policies_named, "asked"),

@@ -21,9 +21,9 @@ from assay.pipeline.heldout_ledger import openings
 from assay.pipeline.inputs import heldout_suite
 from assay.pipeline.note_openings import note_opening, opened_records
 from assay.pipeline.project import Project
-from assay.stages.package.ledger import ledger_of
+from assay.stages.package.pages import ledger_of
 from assay.verify.checks import looked
-from assay.verify.ledger import openings_follow
+from assay.verify.stated import openings_follow
 from assay.verify.unpacked import Unpacked
 
 

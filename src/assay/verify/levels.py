@@ -11,7 +11,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from assay.verify import code, folders, ledger, locked, rivals, stated, suites
+from assay.verify import code, folders, locked, stated, suites
 from assay.verify.checks import Check, Level, LookResult, looked, plain, unlooked
 from assay.verify.content import served, training, weights
 from assay.verify.content.regraded import regraded
@@ -37,9 +37,9 @@ CONSISTENT: tuple[tuple[str, Look], ...] = (
     ("openings", suites.openings_equal),
     ("tokens", suites.tokens_counted),
     ("policies", suites.policies_named),
-    ("ledger", ledger.openings_follow),
+    ("ledger", stated.openings_follow),
     ("arms", suites.arms_apart),
-    ("rivals", rivals.rivals_told),
+    ("rivals", stated.rivals_told),
     ("steps", training.log_whole),
     ("training items", training.items_in_order),
     ("checkpoint", training.checkpoint_follows),

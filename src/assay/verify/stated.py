@@ -1,18 +1,26 @@
-"""V3, what only a model can fill in: base.json, parity.json and control.json are of this run and keep its
-bounds."""
+"""V3, what small records say: base.json, parity.json and control.json, which only a model can fill in, are of
+this run and keep its bounds; openings.json and rivals.json follow from the rest of the package."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from assay.core.config.served import ServedBase
 from assay.core.config.settings import PretrainedBase, ScratchBase
-from assay.core.records import HEALTH_RULES
+from assay.core.counting import counted
+from assay.core.records import HEALTH_RULES, OpenedRecords
+from assay.core.storage.files import read_bytes, sha256_bytes
 from assay.core.storage.json import read_record
 from assay.dataset.external import whole_of
-from assay.package.layout import PARITY
+from assay.evidence.claim.openings import level_of, openings_of
+from assay.package.layout import OPENINGS, PARITY
 from assay.package.parity import Parity
+from assay.pipeline.heldout_ledger import HeldoutLedger
+from assay.pipeline.note_openings import opened_records
+from assay.pipeline.rival_files import facts_of, file_of
 from assay.policy.base.pretrained import name_of
+from assay.tasks.rivals import BEST_OF_N, CONSTRAINED, FEW_SHOT, OF_THE_BASE, rivals_of
 from assay.verify.checks import LookResult
 from assay.verify.unpacked import FIX, Unpacked
 
@@ -92,3 +100,70 @@ def _control(package: Unpacked) -> Iterator[str]:
             control.health.unmeasured
         ):
             yield "control.json, health: a rule that was measured and was not"
+
+
+def openings_follow(package: Unpacked) -> LookResult:
+    """Check that the claim's place among the tries at its records, by which it is tested, is what the notes
+    of these tries come to."""
+    read_record(package.root / OPENINGS, HeldoutLedger, fix=FIX)
+    trained, told = package.told, package.opened
+    found = opened_records(package.project, package.heldout, trained.policy_digest, trained.base_digest)
+    wrong = [
+        f"openings.json, {name}: {before!r}; the ledger in the package gives {now!r}"
+        for (name, before), now in zip(_facts(told).items(), _facts(found).values(), strict=True)
+        if before != now
+    ]
+    claim, path = package.claim, package.results("openings.json")
+    opened = openings_of(told, sha256_bytes(read_bytes(path, fix=FIX)))
+    if claim["verdict"] != "NOT EVALUABLE" and claim["level"] != level_of(opened, package.plan):
+        wrong.append(
+            f"claim.json, level: {claim['level']}; place {told.place} leaves {level_of(opened, package.plan)}"
+        )
+    if claim["opened"] is not None and claim["opened"] != opened.model_dump(mode="json"):
+        wrong.append("claim.json, opened: not what openings.json says")
+    of = counted(len(told.others), "tries")
+    return LookResult(f"place {told.place} of the claim, behind {of} that the ledger names", wrong)
+
+
+def _facts(of: OpenedRecords) -> dict[str, Any]:
+    # Of the others who they were and when; in which stages they played may have grown since, and decides
+    # nothing.
+    others = [(each.policy_digest[:16], each.place, each.same_recipe) for each in of.others]
+    facts = of.model_dump(exclude={"others", "secondary_places"})
+    return {**facts, "others": others}
+
+
+def rivals_told(package: Unpacked) -> LookResult:
+    """Check that rivals.json is about the rivals that the settings ask for, and counts what they played."""
+    asked, wrong = package.project.params.evaluation.rivals, []
+    settings = {FEW_SHOT: asked.few_shot, BEST_OF_N: asked.best_of_n, CONSTRAINED: 1}
+    expected = [name for name in OF_THE_BASE if name in rivals_of(package.task, asked)]
+    if sorted(package.rivals) != sorted(expected):
+        wrong.append(f"rivals.json: {', '.join(package.rivals)}; the settings ask for {', '.join(expected)}")
+    for name in expected:
+        if (told := package.rivals.get(name)) is None:
+            continue
+        episodes = package.episodes(file_of(name)) if told.used else []
+        again = facts_of(
+            package.task,
+            episodes,
+            settings[name],
+            told.used,
+            told.note,
+            tokens=max(told.tokens, sum(episode.n_tokens for episode in episodes)),
+            unbound=told.unbound_items,
+        )
+        if name != BEST_OF_N:  # where draws that did not count cost tokens too
+            again = again.model_copy(update={"tokens": sum(episode.n_tokens for episode in episodes)})
+        if again != told:
+            wrong.append(f"rivals.json, {name}: not what its settings and {file_of(name)}.jsonl say")
+        if name == FEW_SHOT and not isinstance(package.project.params.base, PretrainedBase):
+            fit = package.shown[1]
+            if fit != told.used:
+                wrong.append(f"rivals.json, {name}, used: {told.used}; {fit} are there and fit")
+        if not told.used and told.note is None:
+            wrong.append(f"rivals.json, {name}: did not play, and does not say why")
+    played = sum(bool(told.used) for told in package.rivals.values())
+    return LookResult(
+        f"{counted(played, 'rivals')} of {len(expected)} that the settings ask for played", wrong
+    )

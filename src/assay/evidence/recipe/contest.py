@@ -15,8 +15,7 @@ from assay.core.seeds import rng as labelled_rng
 from assay.evaluation.clusters import Array
 from assay.evidence.claim.differences import measure_of_primary
 from assay.evidence.formatting import p_text, signed
-from assay.evidence.recipe.registered import Registration, registration_of
-from assay.evidence.recipe.runs import Run, Scores, collect_scores
+from assay.evidence.recipe.runs import Registration, Run, Scores, collect_scores, registration_of
 from assay.evidence.recipe.verdict import describe_interval
 from assay.statistics.intervals import interval
 from assay.statistics.openings import opening_level

@@ -18,8 +18,7 @@ from assay.evidence.escape import markdown_table, one_line, visible
 from assay.evidence.formatting import MISSING, difference_text, interval_text, p_number, percent
 from assay.evidence.recipe.contest import Contest, contests
 from assay.evidence.recipe.records import BaseBuilt, RecipeClaim, SeedRun, SeedsTogether
-from assay.evidence.recipe.registered import mark
-from assay.evidence.recipe.runs import RUNS, Run, check_together, find_settings_apart, group_by_recipe
+from assay.evidence.recipe.runs import RUNS, Run, check_together, find_settings_apart, group_by_recipe, mark
 from assay.evidence.recipe.verdict import MEANING, recipe_claim
 
 NOT_EVALUABLE = "NOT EVALUABLE"

@@ -19,8 +19,15 @@ from assay.evidence.claim.effect import Effect, effect_of
 from assay.evidence.claim.verdict import Guardrail, decide, judge_guardrail
 from assay.evidence.formatting import p_text, signed
 from assay.evidence.recipe.records import ProfilePoint, RecipeClaim, SeedRow
-from assay.evidence.recipe.registered import Registration, registration_of
-from assay.evidence.recipe.runs import ABSENT, KnownPlan, Run, Scores, collect_scores
+from assay.evidence.recipe.runs import (
+    ABSENT,
+    KnownPlan,
+    Registration,
+    Run,
+    Scores,
+    collect_scores,
+    registration_of,
+)
 from assay.statistics.bounded_mean import smallest_certain_gain
 from assay.statistics.intervals import interval
 from assay.statistics.seeds_and_items import (

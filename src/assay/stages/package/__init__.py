@@ -40,10 +40,8 @@ from assay.package.verify import check
 from assay.pipeline.dvc_lock import lock_text, refuse_others
 from assay.pipeline.project import Project
 from assay.policy.base.pretrained import locate
-from assay.stages.package.ledger import ledger_of
 from assay.stages.package.merged import parity_of
-from assay.stages.package.pages import documents, observed_provenance
-from assay.stages.package.told import told_of
+from assay.stages.package.pages import documents, ledger_of, observed_provenance, told_of
 from assay.stages.render_evidence.at_hand import claim_at_hand
 
 READS = (

@@ -1,22 +1,27 @@
-"""What a package says of itself, made from the files it holds: model card and provenance."""
+"""What is made for a package and lies in no project: model card, provenance, what of the ledger of openings
+its claim rests on, and what the code of a task that was brought along told."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from assay.core.config.settings import PretrainedBase, ScratchBase
+from assay.core.errors import PackageError
 from assay.core.evidence_files import place_of
 from assay.core.provenance import git_state, remotes
-from assay.core.records import TrainFacts
+from assay.core.records import OpenedRecords, TrainFacts
 from assay.core.storage.files import read_bytes
 from assay.core.storage.json import dumps, loads, read_record
 from assay.dataset.external import read_training
+from assay.evaluation.few_shot import few_shot
+from assay.evaluation.replay import play_baseline
 from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.what_was_run import BaseFacts
 from assay.evidence.tables.claim_tables import BeforeAfter
 from assay.package.archive import sha256_of
 from assay.package.card import CardNumbers, model_card
-from assay.package.layout import CARD, NAME, PROVENANCE, SUMS
+from assay.package.layout import BASE, CARD, NAME, PROVENANCE, SUMS
 from assay.package.provenance import (
     GitState,
     MadeFrom,
@@ -28,13 +33,30 @@ from assay.package.provenance import (
     trained_of,
     tree_digest,
 )
-from assay.pipeline.inputs import code_of, fingerprint_of, task_of
+from assay.pipeline.heldout_ledger import NOTHING, HeldoutLedger, HeldoutOpening, merged, openings
+from assay.pipeline.inputs import (
+    code_of,
+    fingerprint_of,
+    heldout_suite,
+    items_of,
+    secondary_suites,
+    task_of,
+    validation_suite,
+)
+from assay.pipeline.note_openings import BASE_STAGE, TRAINED_STAGE
 from assay.pipeline.project import Project
+from assay.pipeline.rival_files import suite_for
+from assay.policy.base.bpe import words_of
 from assay.stages.render_evidence.limits import limits
 from assay.statistics.report import Reports
+from assay.tasks.own.recorded import Recorded, Recorder
+from assay.tasks.own.task import own_task, runner_of
+from assay.tasks.rivals import FEW_SHOT, players_of
 from assay.tasks.settings.own import OwnTask
+from assay.training.health.honest_play import honest_play
+from assay.training.recipe import item_order
 
-AGAIN = "./run dvc repro"
+AGAIN, OPENED_AGAIN = "./run dvc repro", "./run dvc repro -f post_eval"
 # What a package is about; all else in it is how that came about.
 SUBJECTS = (
     "models/adapter/adapter_model.safetensors",
@@ -150,3 +172,73 @@ def _card(project: Project) -> str:
         limits=limits(task_of(project), claim, before, after, reports.baselines),
         task_code=code_of(project),
     )
+
+
+def ledger_of(project: Project) -> HeldoutLedger:
+    """Return the openings that openings.json names, as they were when it was written: without how often they
+    were made, in which working copy, and what came later. So a package stays a function of its run.
+
+    Raises:
+        PackageError: Neither ledger nor git nor this working copy knows one of them any more.
+        RecordError: A file is missing or damaged.
+    """
+    found = read_record(project.results("openings.json"), OpenedRecords, fix=OPENED_AGAIN)
+    base = read_training(project.results("train.json"), fix=OPENED_AGAIN).base_digest
+    suite = heldout_suite(project)
+    known, asked = openings(project) or NOTHING, frozenset(suite.contents)
+    stages = {each.policy_digest: frozenset(each.stages) for each in found.others}
+    stages |= dict.fromkeys((found.policy_digest, base), frozenset({BASE_STAGE, TRAINED_STAGE}))
+
+    def belongs(each: HeldoutOpening) -> bool:
+        if asked.isdisjoint(known.record_sets[each.records]):
+            return False
+        later = (each.place or 0) > (found.place or 0)
+        of_claim = each.policy_digest == base and each.suite_digest == suite.digest
+        return each.stage in stages.get(each.policy_digest, ()) and (of_claim or not later)
+
+    kept = [each.model_copy(update={"times": 1, "copy_id": None}) for each in known.openings if belongs(each)]
+    if missing := sorted(stages.keys() - {each.policy_digest for each in kept}):
+        raise PackageError(
+            "every opening that openings.json names",
+            found=f"none of policy {missing[0][:16]}",
+            where="the ledger of held-out openings",
+            fix=f"git checkout -- evidence/observed, or {OPENED_AGAIN}",
+        )
+    return merged(NOTHING, known.model_copy(update={"openings": tuple(kept)}))
+
+
+def told_of(project: Project) -> bytes | None:
+    """Return the lines of told.jsonl; None where the task is part of assay.
+
+    Beside the episodes, which hold themselves what was said of them, a check opens every suite, reads the
+    words that players say, lets those players play, and the honest one as it did before training.
+    """
+    params, settings = project.params, project.params.task
+    if not isinstance(settings, OwnTask):
+        return None
+    recorder = Recorder(project.recorded or runner_of(settings, str(project.root)))
+    task = own_task(settings, None, recorder)
+    task.learn_from(items_of(project, "train"))
+    heldout, train = heldout_suite(project), task.train
+    for suite in (validation_suite(project), *secondary_suites(project).values()):
+        for play in suite.plays():
+            task.start(play.item, play.world_seed)
+    for name, player in players_of(task, train).items():
+        play_baseline(task, player, heldout.plays(), name, retries=params.health.retries)
+    if params.external is None:
+        order = item_order(train, params.train.steps * params.train.items_per_step, params.seed)
+        honest_play(task, order, params, keyed=False)
+    if not isinstance(params.base, PretrainedBase):
+        scratch = params.base if isinstance(params.base, ScratchBase) else None
+        few_shot(
+            task,
+            train,
+            suite_for(heldout, FEW_SHOT),
+            params.evaluation.rivals.few_shot,
+            dialogue=None
+            if scratch is None
+            else words_of(scratch, task.vocabulary(), project.root / BASE, fix="./run dvc repro base"),
+            positions=None if scratch is None else scratch.architecture.max_positions,
+            max_new_tokens=settings.max_new_tokens[params.generation.surface],
+        )
+    return "".join(f"{dumps(line)}\n" for line in recorder.lines(Recorded())).encode()

@@ -23,8 +23,7 @@ from assay.core.storage.untrusted import inside, listing, read_capped
 from assay.core.storage.yaml import read_yaml
 from assay.evidence.figures.drawing import render
 from assay.evidence.figures.recipe_figures import performance_profile, seeds_forest
-from assay.evidence.recipe.registered import mark
-from assay.evidence.recipe.runs import RUNS, KnownClaim, KnownTraining, Run
+from assay.evidence.recipe.runs import RUNS, KnownClaim, KnownTraining, Run, mark
 from assay.evidence.recipe.tables import (
     CSV_COLUMNS,
     RecipeComparison,

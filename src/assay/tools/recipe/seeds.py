@@ -23,7 +23,7 @@ from assay.core.storage.json import digest, dumps, write_json
 from assay.core.storage.locks import hold
 from assay.evidence.formatting import difference_text
 from assay.evidence.recipe.records import SeedRun, SeedsTogether, record_failed
-from assay.evidence.recipe.registered import mark
+from assay.evidence.recipe.runs import mark
 from assay.evidence.recipe.tables import bases_frame, runs_frame
 from assay.evidence.recipe.verdict import describe_too_few
 from assay.pipeline.heldout_ledger import LEDGER, NAME, NOTHING, copy_id, memory, merged, openings

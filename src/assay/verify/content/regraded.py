@@ -11,7 +11,7 @@ from assay.core.records import Episode
 from assay.dataset.suite import Suite
 from assay.evaluation.replay import graded_again
 from assay.package.layout import TOLD
-from assay.stages.package.told import told_of
+from assay.stages.package.pages import told_of
 from assay.tasks.settings.own import OF_TEXT, OwnTask
 from assay.verify.checks import Check, LookResult, looked, unlooked
 from assay.verify.own_code import unseen_said
