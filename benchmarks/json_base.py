@@ -52,15 +52,17 @@ def base_project(name: str) -> Project:
     """Return a project of a task with a warm-started tiny base: this one, or a copy made once and kept in
     .scratch/bench.
 
-    `collider_json` is the collider with a base that speaks JSON, which only a benchmark has (py).
+    `collider_json` is the collider with a base that speaks JSON, which only a benchmark has.
     """
     spoken, task = name == JSON, name.removesuffix("_json")
     here = Project.open(ROOT)
     if not spoken and here.params.task.name == task and (ROOT / "models/base/config.json").is_file():
         return here
     made = hashlib.sha256()
-    for maker in (*MAKERS, *(["benchmarks/py"] if spoken else [])):
+    for maker in (*MAKERS, *(["benchmarks/json_base.py"] if spoken else [])):
         path = ROOT / maker.format(task=task)
+        if not path.exists():
+            raise FileNotFoundError(path)
         for file in sorted(path.rglob("*") if path.is_dir() else [path]):
             if file.is_file() and file.suffix != ".pyc":
                 made.update(f"{file.relative_to(ROOT)}\n".encode() + file.read_bytes())

@@ -1,5 +1,5 @@
-"""A message names the file and line that a person edits, and a setting of a wrong form is answered with the
-right one."""
+"""A message names the file and line that a person edits, a setting of a wrong form is answered with the right
+one, and every path of the tree that the source names is there."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from assay.core.config.forms import form_of, shown_form
 from assay.core.config.reading import parse_params
 from assay.core.errors import ConfigError
 from assay.pipeline.project import Project
+from assay.tools.sweep.sources import PLAYING
 from tests import house
 from tests.house import ROOT
 from tests.stages.test_bad_input import assay
@@ -215,3 +216,24 @@ def test_acknowledged_alarms_are_documented_by_their_refusal(written: Any, told:
 
 def test_a_name_that_is_no_setting_has_no_form() -> None:
     assert form_of(["train", "nothing"]) is None and shown_form(["nothing"]) is None
+
+
+# A tampering adds it, where nothing is.
+MADE_UP = {"src/assay/json.py"}
+NAMED = re.compile(r"(?<![\w/.-])((?:src/assay|benchmarks|configs|docs|tests)/[\w./-]*)([{*<…]?)")
+
+
+def test_every_path_of_the_tree_that_the_source_names_exists() -> None:
+    missing = set()
+    for path in [*house.modules(), *sorted((ROOT / "benchmarks").glob("*.py"))]:
+        for name, goes_on in NAMED.findall(path.read_text(encoding="utf-8")):
+            # Of what is put together by the running code, the folder is known.
+            known = name.rpartition("/")[0] if goes_on else name.rstrip("./")
+            if not (ROOT / known).exists():
+                missing.add(known)
+    assert missing == MADE_UP
+
+
+def test_a_sweep_counts_the_code_of_rooms_that_the_key_of_a_training_has() -> None:
+    stages = YAML(typ="safe", pure=True).load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
+    assert {f"src/assay/{name}" for name in PLAYING} <= set(stages["train"]["deps"])

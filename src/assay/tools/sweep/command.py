@@ -104,8 +104,10 @@ class SuitePlayer:
         self._project, self._source, self._suite, self._asked = project, source, suite, asked
         self._task = task_of(project)
         self._home = project.scratch / STAGE / "episodes"
+        code = {name: sha256_contents(Path(assay.__file__).parent / name) for name in PLAYING}
+        assert None not in code.values(), code
         how = [
-            {name: sha256_contents(Path(assay.__file__).parent / name) for name in PLAYING},
+            code,
             packages(),
             hardware(),
             machine_of(project),

@@ -201,7 +201,8 @@ def _of_adapters(path: Path) -> SweepSource:
     return source
 
 
-PLAYING = ("tasks", "evaluation", "policy", "seeds.py")  # the code that decides an episode
+# Rooms, as the key of a training names them: whose code decides an episode.
+PLAYING = ("tasks", "evaluation", "policy", "core")
 _MACHINE = ("params.device", "params.threads", "params.deterministic", "packages.")
 
 
