@@ -24,8 +24,7 @@ from assay.evaluation.replay import play_baseline
 from assay.pipeline.inputs import task_with
 from assay.tools.rescore.command import Rescored
 from assay.tools.rescore.comparing import compare_rewards
-from assay.tools.rescore.rewards import Rewarded
-from assay.tools.rescore.sources import Scored
+from assay.tools.rescore.rewards import Rewarded, Scored
 from assay.tools.tasks_file import items_of, open_project
 from tests.house import ROOT
 

@@ -37,9 +37,8 @@ def replay(
 ) -> None:
     """Walk through one stored episode: what was asked, each turn with its reward, and what was right."""
     from assay.tools.replay import command as tool
-    from assay.tools.replay.finding import ReplayRequest
 
-    tool.run(Path.cwd(), episode, make_request(ReplayRequest, locals()))
+    tool.run(Path.cwd(), episode, make_request(tool.ReplayRequest, locals()))
 
 
 def grade(

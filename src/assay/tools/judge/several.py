@@ -3,8 +3,6 @@ all."""
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +10,7 @@ from pathlib import Path
 from assay.core.console import say
 from assay.core.errors import ConfigError
 from assay.core.storage.files import write_text
+from assay.core.storage.tables import write_csv
 from assay.evidence.claim.claim import Claim
 from assay.evidence.escape import markdown_table
 from assay.evidence.formatting import difference_text, p_number
@@ -154,15 +153,13 @@ def _names(called: Sequence[str]) -> list[str]:
 
 
 def _write(out: Path, claims: Mapping[str, Claim], words: Mapping[str, str]) -> None:
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    rows = []
+    cells, rows = [], []
     for name, claim in claims.items():
         gap, arms = claim.difference, [each.value if each else None for each in (claim.before, claim.after)]
         ends = (None, None, None) if gap is None else (gap.value, gap.low, gap.high)
         counts = (claim.n_items, claim.n_clusters, claim.draws)
-        writer.writerow((name, claim.verdict, *arms, *ends, claim.p, claim.level, *counts))
+        values = (name, claim.verdict, *arms, *ends, claim.p, claim.level, *counts)
+        cells.append(dict(zip(COLUMNS, values, strict=True)))
         shown = claim.verdict != "NOT EVALUABLE"
         rows.append(
             {
@@ -176,7 +173,7 @@ def _write(out: Path, claims: Mapping[str, Claim], words: Mapping[str, str]) -> 
         )
     import pandas as pd
 
-    write_text(out / f"{TABLE}.csv", buffer.getvalue())
+    write_csv(out / f"{TABLE}.csv", cells, COLUMNS)
     head = (
         f"{len(claims)} sets of results against one before; better is said by Holm's steps over all of them."
     )

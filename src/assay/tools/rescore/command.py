@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +15,7 @@ from assay.core.errors import ConfigError, DataError
 from assay.core.records import Record
 from assay.core.storage.files import write_text
 from assay.core.storage.json import digest, write_json
+from assay.core.storage.tables import write_csv
 from assay.evidence.escape import one_line
 from assay.evidence.formatting import difference_text, interval_text, percent
 from assay.pipeline.project import Project
@@ -24,8 +23,7 @@ from assay.tasks.catalogue import build
 from assay.tasks.protocol import Task
 from assay.tools.rescore import rewards
 from assay.tools.rescore.comparing import Comparison, GroupChange, compare_rewards
-from assay.tools.rescore.rewards import How, Replayed, Rewarded
-from assay.tools.rescore.sources import Scored, ScoredFile, ScoredLog, read_scored
+from assay.tools.rescore.rewards import How, Replayed, Rewarded, Scored, ScoredFile, ScoredLog, read_scored
 from assay.tools.tasks_file import open_project
 
 NOTE = (
@@ -103,7 +101,8 @@ def run(root: Path, paths: Sequence[Path], asked: RescoreRequest) -> None:
     table = _table(found)
     write_json(asked.out / "rescore.json", told)
     write_text(asked.out / "rescore.md", _markdown(told, table))
-    write_text(asked.out / "groups.csv", _csv(changes))
+    columns = list(GroupChange.model_fields)
+    write_csv(asked.out / "groups.csv", [each.model_dump() for each in changes], columns)
     say_table(("what", "before", "after or change", "n"), table)
     say(told.says)
     for note in told.notes:
@@ -227,12 +226,3 @@ def _markdown(told: Rescored, table: Sequence[Sequence[str]]) -> str:
     lines += [f"| {' | '.join(one_line(cell) for cell in row)} |" for row in table]
     lines += ["", *(f"* {one_line(note)}" for note in told.notes)]
     return "\n".join(lines) + "\n"
-
-
-def _csv(changes: Sequence[GroupChange]) -> str:
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    names = list(GroupChange.model_fields)
-    writer.writerow(names)
-    writer.writerows([getattr(each, name) for name in names] for each in changes)
-    return buffer.getvalue()

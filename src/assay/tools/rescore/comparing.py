@@ -16,8 +16,7 @@ from assay.core.records import Interval, Record
 from assay.core.seeds import rng
 from assay.evaluation.clusters import Array, ClusterSums
 from assay.statistics.intervals import mean_interval, rate_interval
-from assay.tools.rescore.rewards import Rewarded
-from assay.tools.rescore.sources import Scored
+from assay.tools.rescore.rewards import Rewarded, Scored
 
 EXACT = 1e-9  # of the largest reward: what rewards may differ by and still be equal
 

@@ -1,4 +1,5 @@
-"""Other rewards for stored completions: parts weighed anew, the task's own weights, or another function.
+"""Completions that were rewarded, of any log, by groups that answer one item at one time; and what they earn
+under other rewards: parts weighed anew, the task's own weights, or another function.
 
 Nothing is made up: where what was earned does not follow from what is stored, it is refused.
 """
@@ -7,30 +8,154 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from assay.core.config.config_errors import quoted
 from assay.core.counting import counted
 from assay.core.errors import ConfigError, DataError
-from assay.core.records import Episode
+from assay.core.records import Episode, Record
 from assay.core.seeds import derive_seed
 from assay.core.storage.yaml import read_yaml
 from assay.dataset.suite import Play
 from assay.pipeline.inputs import blocklist_of, code_of, task_with
 from assay.pipeline.project import Project
 from assay.tasks.protocol import Task
-from assay.tools.grade.completions import of_episode
+from assay.tools.grade.completions import of_episode, stored
 from assay.tools.grade.replaying import play_texts
-from assay.tools.rescore.sources import Scored
+from assay.tools.judge.lines import json_rows, refuse
+from assay.tools.judge.reading import sha256_of
 from assay.tools.tasks_file import find_items
 
+Kind = Literal["episodes", "validations", "log of another trainer"]
+FIX = "name episodes of assay, its validation.jsonl, or a log with items, completions and reward parts"
 How = Literal["parts weighed", "weights of the task", "another function"]
 WEIGHTS, ENTRY = "--weights", "--entry"
 CLOSE = 1e-6  # of sums of parts, which logs round
+
+
+class ScoredFile(Record):
+    """A file that was read."""
+
+    name: str
+    sha256: str | None = Field(description="null for a folder")
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """One completion or episode with what it earned.
+
+    `group` is what it competed in: one item at one step, or in one file. `success` is in [0, 1], None where
+    the log does not say. `episode` is there where it is one of assay's.
+    """
+
+    place: str
+    group: str
+    item: str
+    cluster: str
+    reward: float
+    parts: Mapping[str, float]
+    success: float | None
+    episode: Episode | None = None
+
+
+@dataclass(slots=True)
+class ScoredLog:
+    """All that was read of one file or folder."""
+
+    file: ScoredFile
+    rows: list[Scored]
+    notes: list[str] = field(default_factory=list)
+
+
+def read_scored(path: Path, success: str | None) -> ScoredLog:
+    """Return the completions of a file, or of a folder of another trainer.
+
+    Args:
+        path: A file or folder.
+        success: Of another trainer's log: the column or part that tells right from wrong.
+
+    Raises:
+        DataError: It is of no known form, damaged, or without what groups need.
+    """
+    if path.is_file() and path.suffix.lower() in (".jsonl", ".ndjson"):
+        _, first = next(json_rows(path), ("", {}))
+        if "turns" in first or "episode" in first:
+            return _episodes(path, "episode" in first)
+    if not path.exists():
+        raise refuse("a file or folder", "nothing", str(path), FIX)
+    return _foreign(path, success)
+
+
+def _episodes(path: Path, validated: bool) -> ScoredLog:
+    kind: Kind = "validations" if validated else "episodes"
+    read = ScoredLog(ScoredFile(name=path.name, sha256=sha256_of(path), kind=kind), [])
+    greedy = 0
+    seen: set[tuple[str, int]] = set()
+    for where, row in json_rows(path):
+        episode, step, alone = stored(where, row, FIX)
+        if (step is not None) != validated:
+            raise refuse("an episode of assay", "one of another kind than the first", where, FIX)
+        if alone:
+            greedy += 1
+            continue
+        group = f"{path.name if step is None else f'step {step}'}, {episode.item_id}"
+        if (group, episode.draw) in seen:
+            fix = "name the episodes of one policy; of several, one file each"
+            raise refuse(
+                "each draw of an item once", f"draw {episode.draw} of {episode.item_id} again", where, fix
+            )
+        seen.add((group, episode.draw))
+        scored = Scored(
+            where,
+            group,
+            episode.item_id,
+            episode.cluster,
+            episode.reward,
+            episode.parts,
+            float(episode.success),
+            episode,
+        )
+        read.rows.append(scored)
+    if greedy:
+        read.notes.append(f"{counted(greedy, 'greedy episodes')} of {path.name} left out: each is alone")
+    return read
+
+
+def _foreign(path: Path, success: str | None) -> ScoredLog:
+    from assay.tools.foreign_logs.reading import read_foreign  # pandas, which takes a second to load
+
+    log = read_foreign(path, success)
+    sha256 = sha256_of(path) if path.is_file() else None
+    read = ScoredLog(
+        ScoredFile(name=path.name, sha256=sha256, kind="log of another trainer"), [], [*log.notes]
+    )
+    if not log.completions:
+        raise refuse("completions", "means by step alone", str(path), FIX)
+    kept = [each for each in log.completions if each.reward is not None and not each.lost]
+    if left := len(log.completions) - len(kept):
+        read.notes.append(f"{counted(left, 'completions')} of {path.name} without a reward left out")
+    if not any(each.item for each in kept):
+        raise refuse("an item or prompt of each completion, by which they are groups", "none", str(path), FIX)
+    parts = sorted({name for each in kept for name in each.parts})
+    if not parts:
+        raise DataError(
+            "reward parts that add up to the reward",
+            found="none",
+            where=str(path),
+            fix="log each part beside the reward; of one number alone nothing can be weighed anew",
+        )
+    for n, each in enumerate(kept, start=1):
+        weighed: dict[str, Any] = {name: each.parts.get(name, 0.0) for name in parts}
+        group = f"step {each.step}, {each.item}"
+        reward = 0.0 if each.reward is None else each.reward
+        where = f"{path}, completion {n}"
+        read.rows.append(Scored(where, group, each.item, each.item, reward, weighed, each.success))
+    return read
 
 
 @dataclass(frozen=True, slots=True)
