@@ -16,15 +16,17 @@ from assay.core.records import Episode, Interval, Record
 from assay.core.seeds import rng
 from assay.core.storage.files import sha256_bytes
 from assay.core.storage.json import digest, write_json, write_jsonl
+from assay.core.storage.untrusted import sha256_capped
 from assay.dataset.suite import rules_of
 from assay.evaluation.alarms import alarm_said, alarms
 from assay.evaluation.clusters import cluster_sums
 from assay.evidence.formatting import interval_text
 from assay.pipeline.inputs import blocklist_of, code_of, task_with
 from assay.statistics.intervals import mean_interval, rate_interval
-from assay.tools.grade.completions import Answered, Form, named, numbered, one_model
+from assay.tools.grade.completions import FIX, Answered, Form, named, numbered, one_model
 from assay.tools.grade.replaying import matched, play_texts
-from assay.tools.judge.reading import rows_in, sha256_of
+from assay.tools.judge.lines import ANY_SIZE
+from assay.tools.judge.reading import rows_in
 from assay.tools.tasks_file import items_of, note_asked, open_project, suite_from
 
 EPISODES = "episodes.jsonl"
@@ -94,7 +96,7 @@ def run(root: Path, tasks: Path, completions: Path, asked: GradeRequest) -> None
     suite = suite_from(project, items, tasks, asked.items, asked.seed, draws, rules)
     plays = suite.plays()
     texts = matched(plays, answers, str(completions), str(tasks))
-    file_sha256 = sha256_of(completions)
+    file_sha256 = sha256_capped(completions, max_bytes=ANY_SIZE, fix=FIX)
     policy = _policy_of(texts) or digest(["graded", model or file_sha256])
     with progress("grade: episodes", len(plays)) as advance:
         episodes, other = play_texts(task, plays, texts, project.params.health.retries, advance)

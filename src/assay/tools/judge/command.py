@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 
 from assay.core.console import say
 from assay.core.errors import ConfigError
-from assay.core.storage.files import sha256_bytes
 from assay.tools.judge.lines import refuse
 from assay.tools.judge.plan import JudgePlan, read_plan
-from assay.tools.judge.reading import ArmRead, Asked, read_arm
-from assay.tools.judge.rows import JudgedRow, rows_text
+from assay.tools.judge.reading import Arm, read_arm
+from assay.tools.judge.rows import JudgedRow
 from assay.tools.judge.sources import ArmRecord, Judgement
 
 if TYPE_CHECKING:
@@ -44,16 +43,6 @@ class JudgeRequest:
     plan: Path | None = None
     junit: Path | None = None
     out: Path = Path("judged")
-
-
-@dataclass(frozen=True, slots=True)
-class ReadArms:
-    """Every arm by its name: what it is, and its rows as the package holds them."""
-
-    records: dict[str, ArmRecord]
-    texts: dict[str, str]
-    rows: dict[str, list[JudgedRow]]
-    bounds: tuple[float, float]
 
 
 def run(before: Path, afters: Sequence[Path], asked: JudgeRequest) -> int:
@@ -163,27 +152,24 @@ def as_planned(asked: JudgeRequest) -> tuple[JudgeRequest, JudgePlan | None]:
     return settled, plan
 
 
-def read_arms(paths: Mapping[str, Path], asked: JudgeRequest) -> ReadArms:
+def read_arms(paths: Mapping[str, Path], asked: JudgeRequest) -> dict[str, Arm]:
     """Return the arms with these names and the rivals that were brought.
 
     Raises:
         AssayError: A file cannot be read, or a rival is another arm.
     """
-    reading = Asked(asked.metric, read_bounds(asked.bounds), asked.draws)
-    every = {**paths, **_rivals(asked.rival)}
-    read = {name: read_arm(path, name, reading) for name, path in every.items()}
-    texts = {name: rows_text(arm.rows) for name, arm in read.items()}
+    bounds, every = read_bounds(asked.bounds), {**paths, **_rivals(asked.rival)}
+    arms = {name: read_arm(path, name, asked.metric, bounds, asked.draws) for name, path in every.items()}
     for name in every.keys() - paths.keys():
         for arm in paths:
-            if texts[name] == texts[arm]:
+            if arms[name].text == arms[arm].text:
                 fix = "bring a player that needs no skill, such as one that always answers the same"
                 raise refuse("a rival with results of its own", f"those of {arm}", f"--rival {name}", fix)
-    records = {name: _record(name, arm, texts[name]) for name, arm in read.items()}
-    return ReadArms(records, texts, {name: arm.rows for name, arm in read.items()}, reading.bounds)
+    return arms
 
 
 def judge_arms(
-    arms: ReadArms,
+    arms: Mapping[str, Arm],
     asked: JudgeRequest,
     *,
     level: float | None = None,
@@ -201,13 +187,13 @@ def judge_arms(
     """
     from assay.tools.judge.verdict import judge, version_here  # the statistics, which take a second to load
 
-    before, after = arms.records["before"], arms.records["after"]
+    before, after = arms["before"].record, arms["after"].record
     told = Judgement(
         assay=version_here(),
         before=before,
         after=after,
-        rivals={name: record for name, record in arms.records.items() if name not in ("before", "after")},
-        bounds=arms.bounds,
+        rivals={name: arm.record for name, arm in arms.items() if name not in ("before", "after")},
+        bounds=read_bounds(asked.bounds),
         smallest_effect_points=EFFECT if asked.effect is None else asked.effect,
         lower_is_better=bool(asked.lower),
         level=level,
@@ -215,7 +201,8 @@ def judge_arms(
         title=asked.title or f"{called(after)} against {called(before)}",
         plan=plan,
     )
-    return told, arms.texts, judge(told, arms.rows)
+    texts = {name: arm.text for name, arm in arms.items()}
+    return told, texts, judge(told, {name: arm.rows for name, arm in arms.items()})
 
 
 def _said(rows: Sequence[JudgedRow], record: ArmRecord) -> str:
@@ -224,18 +211,6 @@ def _said(rows: Sequence[JudgedRow], record: ArmRecord) -> str:
     first = record.files[0]
     more = f" and {len(record.files) - 1} more" if len(record.files) > 1 else ""
     return f"{counts_said(rows)}; {first.form} {first.name}{more}, model {first.model or 'not said'}"
-
-
-def _record(name: str, arm: ArmRead, text: str) -> ArmRecord:
-    return ArmRecord(
-        name=name,
-        files=tuple(arm.files),
-        rows_sha256=sha256_bytes(text.encode("utf-8")),
-        rows=len(arm.rows),
-        has_success=arm.has_success,
-        blockers=tuple(arm.blockers),
-        notes=tuple(arm.notes),
-    )
 
 
 def called(record: ArmRecord) -> str:

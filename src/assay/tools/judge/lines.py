@@ -12,6 +12,7 @@ from typing import Any
 
 from assay.core.errors import DataError
 
+ANY_SIZE = 1 << 62  # bytes of a file: it is never held whole
 LONGEST_LINE = 64_000_000  # bytes: longer than any result, shorter than what fills a machine
 BATCH = 8192
 Row = dict[str, Any]

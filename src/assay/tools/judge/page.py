@@ -21,9 +21,8 @@ from assay.evidence.page.report import item_by_item, report_html
 from assay.evidence.page.shell import Shown, Tick
 from assay.evidence.tables.claim_tables import measures_frame, readme_block, strata_frame
 from assay.tools.judge.gate import gate_block
-from assay.tools.judge.matching import OTHER_ITEMS
 from assay.tools.judge.plan import PLANNED, planned_said
-from assay.tools.judge.rows import JudgedRow, as_episodes
+from assay.tools.judge.rows import OTHER_ITEMS, JudgedRow, as_episodes
 from assay.tools.judge.sources import ArmRecord, Judgement
 from assay.tools.judge.verdict import NO_RIVALS, Judged
 

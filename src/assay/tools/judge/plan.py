@@ -4,6 +4,7 @@ and hashed before the results are there."""
 from __future__ import annotations
 
 import io
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -153,7 +154,7 @@ def departures(
     """
     found = items_in(before)
     planned = plan.items
-    drawn = sorted({*_draws(before)})
+    drawn = sorted(set(Counter(row.item_id for row in before).values()))
     pairs = [
         ("items", f"{planned.n_items}", f"{found.n_items}"),
         ("clusters", f"{planned.n_clusters}", f"{found.n_clusters}"),
@@ -176,13 +177,6 @@ def departures(
         for said, wanted, here in pairs
         if wanted != here
     ]
-
-
-def _draws(rows: Sequence[JudgedRow]) -> list[int]:
-    counts: dict[str, int] = {}
-    for row in rows:
-        counts[row.item_id] = counts.get(row.item_id, 0) + 1
-    return list(counts.values())
 
 
 def planned_said(plan: JudgePlan) -> str:

@@ -30,7 +30,6 @@ from assay.statistics.power import (
     smallest_gain,
     suite_of,
 )
-from assay.tools.judge import matching
 from assay.tools.judge.command import EFFECT, read_bounds
 from assay.tools.judge.forms import table_row
 from assay.tools.judge.lines import csv_rows, json_rows, refuse, whole_text
@@ -44,8 +43,8 @@ from assay.tools.judge.plan import (
     plan_text,
 )
 from assay.tools.judge.plan import planned_said as said_of
-from assay.tools.judge.reading import Asked, read_arm
-from assay.tools.judge.rows import SCORE, JudgedRow, short_digest
+from assay.tools.judge.reading import read_arm
+from assay.tools.judge.rows import SCORE, JudgedRow, short_digest, unite_same
 from assay.tools.judge.verdict import ALPHA
 
 WHERE = "assay plan"
@@ -101,11 +100,13 @@ def run(asked: PlanRequest) -> None:
     rows: list[JudgedRow] = []
     decides, metric = None, asked.metric
     if asked.pilot is not None:
-        read = read_arm(asked.pilot, "pilot", Asked(asked.metric, read_bounds(asked.bounds), asked.draws))
-        if read.blockers:
-            raise refuse("a pilot that is whole", read.blockers[0][1], str(asked.pilot))
-        rows, metric = read.rows, asked.metric or read.files[0].metric
-        decides = "success" if read.has_success or all(row.share in (0.0, 1.0) for row in rows) else SCORE
+        bounds = read_bounds(asked.bounds)
+        pilot = read_arm(asked.pilot, "pilot", asked.metric, bounds, asked.draws)
+        record, rows = pilot.record, pilot.rows
+        if record.blockers:
+            raise refuse("a pilot that is whole", record.blockers[0][1], str(asked.pilot))
+        metric = asked.metric or record.files[0].metric
+        decides = "success" if record.has_success or all(row.share in (0.0, 1.0) for row in rows) else SCORE
     if not all(asked.rival) or len({*asked.rival, "before", "after"}) < len(asked.rival) + 2:
         found = ", ".join(map(repr, asked.rival))
         fix = "--rival always_B, each with a name of its own"
@@ -187,7 +188,7 @@ def _known(asked: PlanRequest, rows: Sequence[JudgedRow], decides: str | None) -
         fix = "name results before, or give --rate 0.4 (and --within 0.15)"
         raise ConfigError("a pilot or stated rates", found=found, where=WHERE, fix=fix)
     if rows:
-        matching.unite_same(rows, [])
+        unite_same(rows, [])
         totals: dict[str, list[float]] = {}
         for row in rows:
             totals.setdefault(row.item_id, []).append(

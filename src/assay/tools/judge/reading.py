@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from assay.core.counting import counted
+from assay.core.storage.files import sha256_bytes
+from assay.core.storage.untrusted import sha256_capped
 from assay.tools.judge.forms import REPEATS, readings
 from assay.tools.judge.inspect_logs import InspectLog
 from assay.tools.judge.lines import (
+    ANY_SIZE,
     FIX,
     Row,
     csv_rows,
@@ -21,51 +22,46 @@ from assay.tools.judge.lines import (
     refuse,
     whole_text,
 )
-from assay.tools.judge.rows import NO_STRATA, JudgedRow, short_digest
-from assay.tools.judge.sources import Form, Reading, SourceFile, text_of
+from assay.tools.judge.rows import NO_STRATA, JudgedRow, rows_text, short_digest
+from assay.tools.judge.sources import ArmRecord, Form, Reading, SourceFile, text_of
 
 SUFFIXES = (".eval", ".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
 PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
-PIECE = 1 << 20
 
 
-@dataclass(slots=True)
-class Asked:
-    """How files are to be read: which score, its bounds, and how many draws of each item."""
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One arm: what it is, its rows as the package holds them, and the rows, which may change in place."""
 
-    metric: str | None = None
-    bounds: tuple[float, float] = (0.0, 1.0)
-    draws: int | None = None
-
-
-@dataclass(slots=True)
-class ArmRead:
-    """One arm as it was read."""
-
+    record: ArmRecord
+    text: str
     rows: list[JudgedRow]
-    files: list[SourceFile]
-    blockers: list[tuple[str, str]] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    has_success: bool = False
 
 
-def read_arm(path: Path, name: str, asked: Asked) -> ArmRead:
+def read_arm(
+    path: Path, name: str, metric: str | None, bounds: tuple[float, float], draws: int | None
+) -> Arm:
     """Return the results in a file, or in all files of a folder, whose items then carry the task's name.
+
+    Args:
+        path: The file or folder.
+        name: Of the arm.
+        metric: Which score is read; None: the only one.
+        bounds: Between which scores lie.
+        draws: How many of each item, the first ones; None: all.
 
     Raises:
         DataError: A file cannot be read, holds an item twice, or results of more than one model.
     """
     files = files_of(path)
-    reader, sources = _ArmReader(name, asked), []
-    for file in files:
-        sources.append(reader.read(file, several=len(files) > 1))
-    read = reader.finish(str(path))
-    read.files = sources
+    reader = _ArmReader(name, metric, bounds)
+    sources = tuple(reader.read(file, several=len(files) > 1) for file in files)
+    arm = reader.finish(str(path), sources, draws)
     models = sorted({each.model for each in sources if each.model} | reader.models)
     if len(models) > 1:
         found, fix = ", ".join(models[:4]), "judge the results of one model at a time"
         raise refuse("the results of one model in each arm", found, str(path), fix)
-    return read
+    return arm
 
 
 def files_of(path: Path) -> list[Path]:
@@ -89,21 +85,11 @@ def files_of(path: Path) -> list[Path]:
     return chosen
 
 
-def sha256_of(path: Path) -> str:
-    """Return the sha256 of a file, read in pieces."""
-    found = hashlib.sha256()
-    with path.open("rb") as stream:
-        while piece := stream.read(PIECE):
-            found.update(piece)
-    return found.hexdigest()
-
-
 class _ArmReader:
     """Puts the results of one arm together, row by row."""
 
-    def __init__(self, name: str, asked: Asked) -> None:
-        self._name, self._asked = name, asked
-        self._low, self._width = asked.bounds[0], asked.bounds[1] - asked.bounds[0]
+    def __init__(self, name: str, metric: str | None, bounds: tuple[float, float]) -> None:
+        self._name, self._metric, self._bounds = name, metric, bounds
         self._rows: list[JudgedRow] = []
         self._kept: dict[str, str] = {}  # texts and digests that many rows share, once
         self._digests: dict[str, str] = {}
@@ -118,7 +104,7 @@ class _ArmReader:
     def read(self, path: Path, *, several: bool) -> SourceFile:
         """Take up one file; return what it is."""
         suffix = path.suffix.lower()
-        model, task, settings, metric = None, None, dict[str, str](), self._asked.metric
+        model, task, settings, metric = None, None, dict[str, str](), self._metric
         form: Form | None
         if suffix == ".eval" or (suffix == ".json" and _is_log(path)):
             log = InspectLog(path)
@@ -146,7 +132,7 @@ class _ArmReader:
             whole_text(text, str(path))
         return SourceFile(
             name=path.name,
-            sha256=sha256_of(path),
+            sha256=sha256_capped(path, max_bytes=ANY_SIZE, fix=FIX),
             bytes=path.stat().st_size,
             form=form,
             model=model or self._told,
@@ -172,10 +158,10 @@ class _ArmReader:
         if each.score is None:
             self._without.append(f"item {item!a}{f' ({each.why})' if each.why else ''}")
             return
-        share: float | None = (each.score - self._low) / self._width
+        low, high = self._bounds
+        share: float | None = (each.score - low) / (high - low)
         if not -1e-9 <= (share or 0.0) <= 1 + 1e-9:
             if each.success is None:
-                low, high = self._asked.bounds
                 fix = "--bounds LOW,HIGH if scores have others; or a column success, which then decides"
                 raise refuse(f"scores from {low:g} to {high:g}", f"{each.score:g}", each.place, fix)
             share = None
@@ -215,30 +201,40 @@ class _ArmReader:
         found = short_digest(text)
         return self._digests.setdefault(found, found)
 
-    def finish(self, where: str) -> ArmRead:
-        """Return the arm: draws from 0 on, the first ones where so many were asked for."""
+    def finish(self, where: str, sources: tuple[SourceFile, ...], most: int | None) -> Arm:
+        """Return the arm: draws from 0 on, of `most` an item the first."""
         n = len(self._rows)
         if 0 < self._successes < n:
             raise refuse("a success on every row, or on none", f"{self._successes} of {n}", where)
-        read = ArmRead(self._rows, [], self._blockers, [], has_success=n > 0 and self._successes == n)
         if self._without:
             kind = f"results of the {self._name} arm have no score"
             some = ", ".join(self._without[:3])
             total = n + len(self._without)
-            text = f"{len(self._without)} of {counted(total, 'results')} {self._name} have no score: {some}"
-            read.blockers.append((kind, f"{text}. Fix: run those again; nothing is left out"))
-        read.rows = _numbered(self._rows, self._asked.draws, read, self._name)
-        return read
+            told = f"{len(self._without)} of {counted(total, 'results')} {self._name} have no score: {some}"
+            self._blockers.append((kind, f"{told}. Fix: run those again; nothing is left out"))
+        rows = _numbered(self._rows, most, self._name)
+        left = f"{counted(n - len(rows), 'results')} {self._name} beyond the first {most} draws of an item"
+        text = rows_text(rows)
+        record = ArmRecord(
+            name=self._name,
+            files=sources,
+            rows_sha256=sha256_bytes(text.encode("utf-8")),
+            rows=len(rows),
+            has_success=n > 0 and self._successes == n,
+            blockers=tuple(self._blockers),
+            notes=(f"{left} were left out.",) if len(rows) < n else (),
+        )
+        return Arm(record, text, rows)
 
 
-def _numbered(rows: list[JudgedRow], most: int | None, read: ArmRead, name: str) -> list[JudgedRow]:
+def _numbered(rows: list[JudgedRow], most: int | None, name: str) -> list[JudgedRow]:
     """Return rows in order with draws numbered from 0 by item; of `most` draws the first.
 
     Raises:
         DataError: A draw is there twice.
     """
     rows.sort(key=lambda row: (row.item_id, row.draw))
-    kept, item, place, draw, left = list[JudgedRow](), None, 0, -1, 0
+    kept, item, place, draw = list[JudgedRow](), None, 0, -1
     for row in rows:
         if row.item_id != item:
             item, place = row.item_id, 0
@@ -246,16 +242,10 @@ def _numbered(rows: list[JudgedRow], most: int | None, read: ArmRead, name: str)
             fix = "leave out what is there twice"
             raise refuse("each draw of an item once", f"draw {draw} of {item!a} twice", name, fix)
         draw = row.draw
-        if most is not None and place >= most:
-            left += 1
-            continue
-        row.draw = place
+        if most is None or place < most:
+            row.draw = place
+            kept.append(row)
         place += 1
-        kept.append(row)
-    if left:
-        read.notes.append(
-            f"{counted(left, 'results')} {name} beyond the first {most} draws of an item were left out."
-        )
     return kept
 
 
@@ -329,13 +319,3 @@ def _settings(told: object) -> dict[str, str]:
     """Return the settings of a decoding that are set, as text."""
     settings = {str(name): text_of(value) for name, value in told.items()} if isinstance(told, dict) else {}
     return {name: value for name, value in settings.items() if value}
-
-
-def identical_draws(rows: list[JudgedRow]) -> int:
-    """Return how many items have several draws with one and the same completion."""
-    texts: dict[str, set[str]] = defaultdict(set)
-    counts = Counter(row.item_id for row in rows)
-    for row in rows:
-        if row.completion:
-            texts[row.item_id].add(row.completion)
-    return sum(len(found) == 1 and counts[item] > 1 for item, found in texts.items())

@@ -18,7 +18,6 @@ from assay.tools.judge.command import (
     NOT_EVALUABLE,
     WHERE,
     JudgeRequest,
-    ReadArms,
     as_planned,
     called,
     judge_arms,
@@ -26,6 +25,7 @@ from assay.tools.judge.command import (
     write_all,
 )
 from assay.tools.judge.gate import code_of, gate_of, write_junit
+from assay.tools.judge.reading import Arm
 from assay.tools.judge.rows import read_rows
 from assay.tools.judge.verdict import ALPHA, heading
 
@@ -62,7 +62,7 @@ def judge_several(before: Path, afters: Sequence[Path], asked: JudgeRequest) -> 
         raise ConfigError("one set of results after", found=found, where=f"{WHERE} --plan", fix=fix)
     keys = [f"after {k}" for k in range(len(afters))]
     arms = read_arms({"before": before, **dict(zip(keys, afters, strict=True))}, asked)
-    names = dict(zip(keys, _names([called(arms.records[key]) for key in keys]), strict=True))
+    names = dict(zip(keys, _names([called(arms[key].record) for key in keys]), strict=True))
     first = {key: _shown_at(judge_arms(_pair(arms, key, keys), asked, plan=plan)[2].claim) for key in keys}
     alpha = ALPHA if plan is None else plan.level
     levels = holm_levels({key: p for key, p in first.items() if p is not None}, alpha)
@@ -122,17 +122,15 @@ def holm_levels(p_values: Mapping[str, float], alpha: float = ALPHA) -> dict[str
     return {name: levels[name] for name in p_values}
 
 
-def _pair(arms: ReadArms, key: str, keys: Sequence[str]) -> ReadArms:
+def _pair(arms: Mapping[str, Arm], key: str, keys: Sequence[str]) -> dict[str, Arm]:
     """Return one set of results as the arm after, beside before and the rivals, with rows of its own."""
-    names = {"before": "before", "after": key} | {
-        n: n for n in arms.records if n != "before" and n not in keys
+    names = {"before": "before", "after": key} | {n: n for n in arms if n not in ("before", *keys)}
+    return {
+        name: Arm(
+            arms[old].record.model_copy(update={"name": name}), arms[old].text, read_rows(arms[old].text, old)
+        )
+        for name, old in names.items()
     }
-    return ReadArms(
-        {name: arms.records[old].model_copy(update={"name": name}) for name, old in names.items()},
-        {name: arms.texts[old] for name, old in names.items()},
-        {name: read_rows(arms.texts[old], old) for name, old in names.items()},
-        arms.bounds,
-    )
 
 
 def _names(called: Sequence[str]) -> list[str]:

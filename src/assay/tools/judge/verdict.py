@@ -21,9 +21,17 @@ from assay.evidence.claim.effect import effect_words
 from assay.evidence.claim.plan import ClaimPlan
 from assay.evidence.claim.warnings import cut_off_said
 from assay.statistics.report import Decoding, Report, summarise
-from assay.tools.judge import matching
 from assay.tools.judge.plan import JudgePlan, dated_said, departures
-from assay.tools.judge.rows import SCORE, JudgedRow, all_know, as_episodes
+from assay.tools.judge.rows import (
+    SCORE,
+    JudgedRow,
+    all_know,
+    as_episodes,
+    by_content,
+    obstacles,
+    unite_same,
+    warnings,
+)
 from assay.tools.judge.sources import Judgement
 
 # More independent items than these are put together at random into so many groups: the test then costs what
@@ -81,17 +89,17 @@ def judge(told: Judgement, arms: Mapping[str, list[JudgedRow]]) -> Judged:
             f" at the level {told.level:.2g} (Holm)."
         )
     for name, rows in {"after": after, **rivals}.items():
-        if matching.by_content(before, rows):
+        if by_content(before, rows):
             notes.append(f"The items of before and {name} have other ids, and were matched by their content.")
-        stops += matching.obstacles(before, rows, name, draws=name == "after")
-        notes += matching.warnings(before, rows, name)
+        stops += obstacles(before, rows, name, draws=name == "after")
+        notes += warnings(before, rows, name)
     for record in (told.before, told.after, *told.rivals.values()):
         stops += record.blockers
         notes += record.notes
     notes += _settings_said(told)
     cluster_name = "independent items" if all(row.cluster == row.item_id for row in before) else "clusters"
     everyone = [before, after, *rivals.values()]
-    if same := matching.unite_same(before, everyone[1:]):
+    if same := unite_same(before, everyone[1:]):
         notes.append(f"{same} items ask what another one asks: all that ask the same are one cluster.")
         cluster_name = "clusters"
     n_clusters = _pool(everyone)

@@ -19,6 +19,7 @@ from assay.core.counting import counted
 from assay.core.errors import ConfigError, DataError
 from assay.core.records import Episode, Record
 from assay.core.seeds import derive_seed
+from assay.core.storage.untrusted import sha256_capped
 from assay.core.storage.yaml import read_yaml
 from assay.dataset.suite import Play
 from assay.pipeline.inputs import blocklist_of, code_of, task_with
@@ -26,8 +27,7 @@ from assay.pipeline.project import Project
 from assay.tasks.protocol import Task
 from assay.tools.grade.completions import of_episode, stored
 from assay.tools.grade.replaying import play_texts
-from assay.tools.judge.lines import json_rows, refuse
-from assay.tools.judge.reading import sha256_of
+from assay.tools.judge.lines import ANY_SIZE, json_rows, refuse
 from assay.tools.tasks_file import find_items
 
 Kind = Literal["episodes", "validations", "log of another trainer"]
@@ -93,7 +93,9 @@ def read_scored(path: Path, success: str | None) -> ScoredLog:
 
 def _episodes(path: Path, validated: bool) -> ScoredLog:
     kind: Kind = "validations" if validated else "episodes"
-    read = ScoredLog(ScoredFile(name=path.name, sha256=sha256_of(path), kind=kind), [])
+    read = ScoredLog(
+        ScoredFile(name=path.name, sha256=sha256_capped(path, max_bytes=ANY_SIZE, fix=FIX), kind=kind), []
+    )
     greedy = 0
     seen: set[tuple[str, int]] = set()
     for where, row in json_rows(path):
@@ -130,7 +132,7 @@ def _foreign(path: Path, success: str | None) -> ScoredLog:
     from assay.tools.foreign_logs.reading import read_foreign  # pandas, which takes a second to load
 
     log = read_foreign(path, success)
-    sha256 = sha256_of(path) if path.is_file() else None
+    sha256 = sha256_capped(path, max_bytes=ANY_SIZE, fix=FIX) if path.is_file() else None
     read = ScoredLog(
         ScoredFile(name=path.name, sha256=sha256, kind="log of another trainer"), [], [*log.notes]
     )
