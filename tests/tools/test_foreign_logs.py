@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
 
+import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 import pytest
 from benchmarks import log_alarms
 from rich.console import Console
@@ -19,6 +21,7 @@ from assay.tools.foreign_logs.answers import hedges, read_fields
 from assay.tools.foreign_logs.command import run
 from assay.tools.foreign_logs.judging import judge_log
 from assay.tools.foreign_logs.reading import read_foreign
+from assay.tools.judge.lines import json_rows
 from tests.house import ROOT
 from tests.tools.log_shapes import CLEAN, HACKS, Record, play
 
@@ -73,19 +76,19 @@ GOOD = {"step": 1, "item": "a", "completion": "x", "reward": 1.0}
     ("content", "told"),
     [
         (b"", "an empty file"),
-        (b"\xff\xfe{}", "byte 0, which is no UTF-8"),
-        (b"[1, 2]\n[3]\n", "expected an object, found [1, 2]"),
+        (b"\xff\xfe{}", "line 1: expected UTF-8, found UTF-16"),
+        (b"[1, 2]\n[3]\n", "line 1: expected a JSON object a line, found list"),
         (b'{"step": 1}\n{"step": 2}\n', "found only step"),
         (b'{"completion": "x", "reward": 1}\n', "step = None"),
         (b'{"step": 1.5, "completion": "x", "reward": 1}\n', "step = 1.5"),
         (b'{"step": 1, "completion": "x", "reward": NaN}\n', "reward = nan, no finite number"),
         (b'{"step": 1, "completion": "x", "reward": "high"}\n', "reward = 'high', no finite number"),
-        (b'{"step": 1,\n{"step": 2}\n', ":1: expected a JSON object a line"),
+        (b'{"step": 1,\n{"step": 2}\n', "line 1: expected JSON, found Expecting"),
         (b'{"step": 1e999, "completion": "x", "reward": 1}\n', "step = inf"),
         (b'{"step": 1, "completion": "x", "reward": -1e308}\n', "no finite number"),
         (b'{"rule": "kl", "level": "RED"}\n', "name its health.jsonl"),
-        (b"PAR1 and no more", "a whole Parquet file"),
-        (b"[" * 100_000, "a JSON object a line"),
+        (b"PAR1 and no more", "expected Parquet, found"),
+        (b"[" * 100_000, "brackets nested too deep"),
     ],
     ids=lambda value: str(value)[:20],
 )
@@ -97,11 +100,27 @@ def test_a_bad_log_is_one_message_with_the_place(content: bytes, told: str, tmp_
     assert told in str(error.value) and str(path) in str(error.value) and "Fix: " in str(error.value)
 
 
-def test_a_last_line_that_is_cut_off_is_left_out_and_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rest", [b'{"step": 2, "compl', b'{"completion": "\xc3', b"\0" * 40])
+def test_a_last_line_that_is_cut_off_is_left_out_and_said(rest: bytes, tmp_path: Path) -> None:
     path = written(tmp_path / "log.jsonl", [GOOD, GOOD])
-    path.write_text(path.read_text() + '{"step": 2, "compl')
+    path.write_bytes(path.read_bytes() + rest)
     log = read_foreign(path)
     assert len(log.completions) == 2 and log.notes == ("the last line of log.jsonl is cut off and left out",)
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "log.jsonl")
+    with pytest.raises(DataError, match="expected a regular file, found a pipe"):
+        read_foreign(tmp_path / "log.jsonl")
+    with pytest.raises(DataError, match="expected a regular file, found a pipe"):
+        list(json_rows(tmp_path / "log.jsonl"))
+
+
+def test_what_pandas_keeps_of_an_index_is_no_reward_part(tmp_path: Path) -> None:
+    frame = pd.DataFrame([GOOD | {"right": 1.0, "solution": ["7", "8"]}] * 4, index=[3, 5, 7, 9])
+    frame.to_parquet(tmp_path / "named_otherwise")
+    (each, *_) = read_foreign(tmp_path / "named_otherwise").completions
+    assert each.loose and set(each.parts) <= {"right"} and each.gold == '["7", "8"]'
 
 
 def test_a_success_column_that_is_not_there_is_refused_and_one_that_is_counts(tmp_path: Path) -> None:

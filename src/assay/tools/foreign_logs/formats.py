@@ -86,8 +86,6 @@ def names_success(name: str) -> bool:
 
 def number(value: object) -> float | None:
     """Return a number or truth value as a float; None for all else, NaN and what is beyond all sense."""
-    if hasattr(value, "item"):  # a NumPy scalar, as Parquet gives it
-        value = value.item()
     if isinstance(value, bool | int | float):
         try:
             found = float(value)
@@ -101,8 +99,6 @@ def text_of(value: object) -> str | None:
     """Return a completion or prompt as text: itself, or the contents of its messages."""
     if value is None or isinstance(value, str):
         return value
-    if hasattr(value, "tolist"):
-        value = value.tolist()
     if isinstance(value, Mapping):
         value = [value]
     if isinstance(value, list | tuple):
@@ -118,8 +114,7 @@ def _content(message: object) -> str:
     if content is None or isinstance(content, str):
         calls = message.get("tool_calls")
         return content or ("" if calls is None else json.dumps(calls, sort_keys=True, default=str))
-    blocks = content.tolist() if hasattr(content, "tolist") else content
-    return " ".join(str(each.get("text", "")) for each in blocks if isinstance(each, Mapping))
+    return " ".join(str(each.get("text", "")) for each in content if isinstance(each, Mapping))
 
 
 def is_completion(record: Mapping[str, Any]) -> bool:
@@ -267,8 +262,6 @@ def _parts(record: Mapping[str, Any]) -> tuple[dict[str, float], bool]:
 
 
 def _gold(value: object) -> str | None:
-    if hasattr(value, "tolist"):
-        value = value.tolist()
     if value is None or isinstance(value, str):
         return value
     return json.dumps(value, sort_keys=True, default=str)
@@ -277,9 +270,5 @@ def _gold(value: object) -> str | None:
 def _digest(value: object) -> str:
     if value is None:
         return ""
-    said = value if isinstance(value, str) else json.dumps(_plain(value), sort_keys=True, default=str)
+    said = value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
     return said if len(said) <= 40 else hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
-def _plain(value: object) -> object:
-    return value.tolist() if hasattr(value, "tolist") else value

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import pandas as pd  # type: ignore[import-untyped,unused-ignore]
-
 from assay.core.counting import counted
 from assay.core.errors import DataError
-from assay.core.storage.untrusted import read_capped
+from assay.core.storage.untrusted import open_regular, read_capped
 from assay.tools.foreign_logs.formats import is_completion, read_completion, read_row
 from assay.tools.foreign_logs.records import ForeignLog, LoggedCompletion, put_together, weigh_parts
+from assay.tools.judge.lines import FIX as FIX_OF_RESULTS
+from assay.tools.judge.lines import csv_rows, json_rows, parquet_rows, parse_json
 
-MAX_BYTES, MAX_LINE = 1 << 30, 64 << 20  # of a file, of a line
+MAX_BYTES = 1 << 30  # of a file
 MAX_FILES, MAX_DEPTH = 20_000, 6  # of a folder
 KNOWN = (
     "trainer_state.json or completions/*.parquet of TRL, <step>.jsonl of verl, rollouts/step_<n>/ of"
@@ -111,77 +109,60 @@ def _last_number(name: str) -> int:
 
 
 def _read_file(path: Path, place: str, success: str | None) -> ForeignLog:
-    content = read_capped(path, max_bytes=MAX_BYTES, fix=FIX)
-    if not content.strip():
-        raise DataError(KNOWN, found="an empty file", where=str(path), fix=FIX)
-    notes: list[str] = []
-    if content[:4] == b"PAR1":
-        records: Sequence[tuple[int, Any]] = list(enumerate(_parquet(content, path), start=1))
-    else:
-        try:
-            text = content.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            found = f"byte {error.start}, which is no UTF-8"
-            raise DataError("text in UTF-8, or Parquet", found=found, where=str(path), fix=FIX) from None
-        if path.suffix.lower() == ".csv":
-            records = list(_table(text, path))
-        elif path.suffix.lower() == ".json":
-            records = list(enumerate(_history(text, path), start=1))
-        else:
-            records = list(_lines(text, path, notes))
     step = _STEP_OF_PATH.search(place)
     by_name = int(next(each for each in step.groups() if each)) if step else None
     completions: list[LoggedCompletion] = []
-    rows = []
-    for line, record in records:
-        where = f"{path}:{line}"
-        if not isinstance(record, Mapping):
-            raise DataError("an object", found=str(record)[:60], where=where, fix=FIX)
-        if ("rule" in record and "level" in record) or "digests" in record:
-            fix = "name its health.jsonl, whose alarms the training itself raised"
-            raise DataError("a log of another tool", found="one of assay", where=where, fix=fix)
-        traces = record.get("traces")
-        for each in traces if isinstance(traces, list) else [record]:
-            try:
-                if isinstance(each, Mapping) and is_completion(each):
-                    completions.append(read_completion(each, by_name, success))
-                elif isinstance(each, Mapping) and (row := read_row(each, success)) is not None:
-                    rows.append(row)
-            except (ValueError, TypeError, AttributeError) as error:
-                found = " ".join(str(error).split())[:160]
-                raise DataError("a record of a training", found=found, where=where, fix=FIX) from None
+    rows: list[Mapping[str, float]] = []
+    notes: list[str] = []
+    names: set[str] = set()
+    try:
+        for where, record in _records(path, notes):
+            if not isinstance(record, Mapping):
+                raise DataError("an object", found=str(record)[:60], where=where, fix=FIX)
+            if ("rule" in record and "level" in record) or "digests" in record:
+                fix = "name its health.jsonl, whose alarms the training itself raised"
+                raise DataError("a log of another tool", found="one of assay", where=where, fix=fix)
+            traces = record.get("traces")
+            for each in traces if isinstance(traces, list) else [record]:
+                try:
+                    if isinstance(each, Mapping) and is_completion(each):
+                        completions.append(read_completion(each, by_name, success))
+                    elif isinstance(each, Mapping) and (row := read_row(each, success)) is not None:
+                        rows.append(row)
+                except (ValueError, TypeError, AttributeError) as error:
+                    found = " ".join(str(error).split())[:160]
+                    raise DataError("a record of a training", found=found, where=where, fix=FIX) from None
+            names |= {str(name) for name in record} if not completions and not rows else set()
+    except DataError as error:
+        if error.fix != FIX_OF_RESULTS:
+            raise
+        raise DataError(error.expected, found=error.found, where=error.where, fix=FIX) from None
     if not completions and not rows:
-        names = sorted({str(name) for _, each in records[:50] if isinstance(each, Mapping) for name in each})
-        found = f"only {', '.join(names)[:120]}" if names else "nothing"
+        found = f"only {', '.join(sorted(names))[:120]}" if names else "nothing"
         raise DataError(KNOWN, found=found, where=str(path), fix=FIX)
     return ForeignLog(tuple(completions), tuple(rows), tuple(notes))
 
 
-def _parquet(content: bytes, path: Path) -> list[dict[str, Any]]:
-    try:
-        frame = pd.read_parquet(io.BytesIO(content))
-    except (OSError, ValueError, KeyError, MemoryError) as error:
-        found = " ".join(str(error).split())[:120]
-        raise DataError("a whole Parquet file", found=found, where=str(path), fix=FIX) from None
-    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
-
-
-def _table(text: str, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    csv.field_size_limit(MAX_LINE)
-    reader = csv.reader(io.StringIO(text, newline=""))
-    try:
-        names = next(reader)
-        if len(set(names)) < len(names):
-            raise DataError("each column once", found=", ".join(names)[:120], where=f"{path}:1", fix=FIX)
-        for cells in reader:
-            if cells and len(cells) != len(names):
-                found, where = f"{len(cells)}", f"{path}:{reader.line_num}"
-                raise DataError(f"{len(names)} cells", found=found, where=where, fix=FIX)
-            row = {name: _cell(cell) for name, cell in zip(names, cells, strict=False) if cell.strip()}
-            if row:
-                yield reader.line_num, row
-    except csv.Error as error:
-        raise DataError("CSV", found=str(error), where=f"{path}:{reader.line_num}", fix=FIX) from None
+def _records(path: Path, notes: list[str]) -> Iterator[tuple[str, Any]]:
+    """Yield what a file holds, each with its place."""
+    with open_regular(path, max_bytes=MAX_BYTES, fix=FIX) as stream:
+        head = stream.read(4)
+    if not head:
+        raise DataError(KNOWN, found="an empty file", where=str(path), fix=FIX)
+    if head == b"PAR1":
+        yield from parquet_rows(path)
+    elif path.suffix.lower() == ".csv":
+        for where, cells in csv_rows(path):
+            if row := {name: _cell(cell) for name, cell in cells.items() if cell and cell.strip()}:
+                yield where, row
+    elif path.suffix.lower() == ".json":
+        value = parse_json(read_capped(path, max_bytes=MAX_BYTES, fix=FIX), str(path), last=True)
+        history: Any = value.get("log_history") if isinstance(value, dict) else value
+        if not isinstance(history, list) or not history:
+            raise DataError("log_history, or a list of records", found="neither", where=str(path), fix=FIX)
+        yield from ((f"{path}, record {k}", each) for k, each in enumerate(history, start=1))
+    else:
+        yield from json_rows(path, notes)
 
 
 def _cell(text: str) -> Any:
@@ -198,34 +179,3 @@ def _cell(text: str) -> Any:
         except (ValueError, RecursionError):
             return text
     return text
-
-
-def _history(text: str, path: Path) -> list[Any]:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        found = " ".join(str(error).split())[:120]
-        raise DataError("JSON", found=found, where=str(path), fix=FIX) from None
-    history: Any = value.get("log_history") if isinstance(value, dict) else value
-    if not isinstance(history, list) or not history:
-        raise DataError("log_history, or a list of records", found="neither", where=str(path), fix=FIX)
-    return history
-
-
-def _lines(text: str, path: Path, notes: list[str]) -> Iterator[tuple[int, Any]]:
-    lines = text.split("\n")
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        if len(line) > MAX_LINE:
-            found = f"{len(line):,}"
-            expected = f"lines of at most {MAX_LINE:,} characters"
-            raise DataError(expected, found=found, where=f"{path}:{number}", fix=FIX)
-        try:
-            yield number, json.loads(line)
-        except (ValueError, RecursionError) as error:
-            if number == len(lines) and number > 1:  # a training that still writes, or one that was killed
-                notes.append(f"the last line of {path.name} is cut off and left out")
-                return
-            found = " ".join(str(error).split())[:120]
-            raise DataError("a JSON object a line", found=found, where=f"{path}:{number}", fix=FIX) from None

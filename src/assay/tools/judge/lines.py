@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.errors import DataError
+from assay.core.storage.untrusted import open_regular
 
 ANY_SIZE = 1 << 62  # bytes of a file: it is never held whole
 LONGEST_LINE = 64_000_000  # bytes: longer than any result, shorter than what fills a machine
@@ -25,35 +26,33 @@ def refuse(expected: str, found: str, where: str, fix: str = FIX) -> DataError:
     return DataError(expected, found=shown, where=where, fix=fix)
 
 
-def text_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield every line with its number, without holding the file.
-
-    Raises:
-        DataError: No UTF-8, a line longer than any result, or a zero byte.
-    """
-    with path.open("rb") as stream:
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield every line with its number, without holding the file."""
+    with open_regular(path, max_bytes=ANY_SIZE, fix=FIX) as stream:
         number = 0
         while line := stream.readline(LONGEST_LINE + 1):
             number += 1
-            where = f"{path}, line {number}"
             if len(line) > LONGEST_LINE:
+                expected, where = f"lines of at most {LONGEST_LINE:,} bytes", f"{path}, line {number}"
                 fix = "leave out of the file what is no result, such as logged tensors"
-                raise refuse(f"lines of at most {LONGEST_LINE:,} bytes", "a longer one", where, fix)
-            if number == 1:
-                line = line.removeprefix(b"\xef\xbb\xbf")
-            try:
-                text = line.decode("utf-8")
-            except UnicodeDecodeError as error:
-                found = f"byte {line[error.start]:#04x}, which is none"
-                fix = "save the file as UTF-8 (iconv -f LATIN1 -t UTF-8)"
-                if line[:2] in (b"\xff\xfe", b"\xfe\xff"):
-                    found, fix = "UTF-16", "save the file as UTF-8 (iconv -f UTF-16 -t UTF-8)"
-                elif line[:2] == b"\x1f\x8b":
-                    found, fix = "gzip", "unpack it first (gunzip)"
-                raise refuse("UTF-8", found, where, fix) from None
-            if "\0" in text:
-                raise refuse("text", "a zero byte", where)
-            yield number, text
+                raise refuse(expected, "a longer one", where, fix)
+            yield number, line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+
+
+def _text(line: bytes, where: str) -> str:
+    try:
+        text = line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        found = f"byte {line[error.start]:#04x}, which is none"
+        fix = "save the file as UTF-8 (iconv -f LATIN1 -t UTF-8)"
+        if line[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            found, fix = "UTF-16", "save the file as UTF-8 (iconv -f UTF-16 -t UTF-8)"
+        elif line[:2] == b"\x1f\x8b":
+            found, fix = "gzip", "unpack it first (gunzip)"
+        raise refuse("UTF-8", found, where, fix) from None
+    if "\0" in text:
+        raise refuse("text", "a zero byte", where)
+    return text
 
 
 def parse_json(text: str | bytes, where: str, *, last: bool = False) -> Any:
@@ -90,17 +89,28 @@ def whole_text(text: str, where: str) -> str:
     return text
 
 
-def json_rows(path: Path) -> Iterator[tuple[str, Row]]:
+def json_rows(path: Path, torn: list[str] | None = None) -> Iterator[tuple[str, Row]]:
     """Yield every object of a JSONL file with its place.
+
+    Args:
+        path: The file.
+        torn: Told of a last line that is cut off, which is then left out; None: it is refused.
 
     Raises:
         DataError: A line is no JSON object.
     """
-    for number, text in text_lines(path):
-        if not text.strip():
-            continue
-        where = f"{path}, line {number}"
-        value = parse_json(text, where, last=not text.endswith("\n"))
+    for number, line in _lines(path):
+        where, whole = f"{path}, line {number}", line.endswith(b"\n")
+        try:
+            text = _text(line, where)
+            if not text.strip():
+                continue
+            value = parse_json(text, where, last=not whole)
+        except DataError:
+            if torn is None or whole or number == 1:
+                raise
+            torn.append(f"the last line of {path.name} is cut off and left out")
+            return
         if not isinstance(value, dict):
             raise refuse("a JSON object a line", type(value).__name__, where)
         yield where, value
@@ -114,7 +124,8 @@ def csv_rows(path: Path) -> Iterator[tuple[str, Row]]:
     """
     csv.field_size_limit(min(sys.maxsize, LONGEST_LINE))
     dialect = "excel-tab" if path.suffix.lower() == ".tsv" else "excel"
-    reader = csv.reader((text for _, text in text_lines(path)), dialect=dialect, strict=True)
+    texts = (_text(line, f"{path}, line {number}") for number, line in _lines(path))
+    reader = csv.reader(texts, dialect=dialect, strict=True)
     try:
         head = next(reader, [])
         names = [name.strip() for name in head]
@@ -146,7 +157,10 @@ def parquet_rows(path: Path) -> Iterator[tuple[str, Row]]:
         raise refuse("pyarrow, which reads Parquet", "no such package", str(path), fix) from None
     number = 0
     try:
-        for batch in parquet.ParquetFile(path).iter_batches(BATCH):
+        file = parquet.ParquetFile(path)
+        # What pandas writes of an index without a name is no column of anybody.
+        names = [name for name in file.schema_arrow.names if not name.startswith("__index_level_")]
+        for batch in file.iter_batches(BATCH, columns=names):
             for row in batch.to_pylist():
                 number += 1
                 yield f"{path}, row {number}", row
