@@ -35,8 +35,6 @@ from assay.tools.tasks_file import items_of, note_asked, open_project, suite_fro
 if TYPE_CHECKING:
     from assay.policy.model import Policy
 
-UNKNOWN_SHARE = 0.01
-
 
 @dataclass(frozen=True, slots=True)
 class EvaluationRequest:
@@ -167,8 +165,11 @@ def conclude(
 
 def find_cautions(project: Project, task: Task, policy: Policy, suite: Suite) -> list[str]:
     """Return what a reader should know before trusting that a policy plays a suite, a sentence each."""
+    from assay.tools.doctor.texts import UNKNOWN_SHARE, unknown_share  # torch, as policies have it
+
     found = find_suite_cautions(project, suite)
-    share = unknown_share(task, policy, suite)
+    prompts = (open_item(task, policy.dialogue, item, 0).prompt_ids for item in suite.items)
+    share = unknown_share(policy, prompts)
     if share > UNKNOWN_SHARE:
         unknown = f"{share:.0%} of the prompts' tokens are unknown to this policy's tokenizer"
         found.append(f"{unknown}: it was made for other texts")
@@ -194,15 +195,6 @@ def _count_trained_on(project: Project, suite: Suite) -> int:
     except AssayError:
         return 0  # nothing of this task was fingerprinted here, so nothing was trained on
     return sum(item.cluster in trained for item in suite.items)
-
-
-def unknown_share(task: Task, policy: Policy, suite: Suite) -> float:
-    """Return the share of the tokenizer's unknown token among the prompts' tokens; 0 where it has none."""
-    unknown = policy.tokenizer.unk_token_id
-    if unknown is None:
-        return 0.0
-    tokens = [i for item in suite.items for i in open_item(task, policy.dialogue, item, 0).prompt_ids]
-    return tokens.count(unknown) / max(1, len(tokens))
 
 
 def _terms(path: Path) -> bytes:

@@ -114,3 +114,17 @@ class Deadline:
     def left(self) -> float:
         """Seconds that are left, at least 0."""
         return max(0.0, self._end - self._clock())
+
+
+def duration(seconds: float | None) -> str:
+    """Return a time in words.
+
+    >>> duration(5), duration(200), duration(7500), duration(None)
+    ('5 s', '3 min 20 s', '2 h 05 min', 'missing')
+    """
+    if seconds is None or not 0 <= seconds < 1e12:
+        return "missing"
+    s = round(seconds)
+    if s < 60:
+        return f"{s} s"
+    return f"{s // 60} min {s % 60:02} s" if s < 3600 else f"{s // 3600} h {s % 3600 // 60:02} min"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -262,16 +262,23 @@ def _prompts(params: Params, openings: Openings) -> Finding:
     return check.ok(f"up to {counted(openings.longest, 'tokens')} in {n}")
 
 
+def unknown_share(policy: Policy, prompts: Iterable[Sequence[int]]) -> float:
+    """Return the share of the tokenizer's unknown token among the prompts' words; 0 where it has none."""
+    unknown = policy.tokenizer.unk_token_id
+    if unknown is None:
+        return 0.0
+    marks = set(policy.tokenizer.all_special_ids) - {int(unknown)}
+    words = [i for ids in prompts for i in ids if i not in marks]
+    return words.count(int(unknown)) / max(1, len(words))
+
+
 def _words(policy: Policy, openings: Openings) -> Finding:
     check = DoctorCheck(
         "vocabulary", "prompts in words that the tokenizer knows", "tokenizer.json of the base"
     )
-    unknown = policy.tokenizer.unk_token_id
-    if unknown is None:
+    if policy.tokenizer.unk_token_id is None:
         return check.ok("it knows every text")
-    marks = set(policy.tokenizer.all_special_ids) - {int(unknown)}
-    words = [i for ids in openings.prompts for i in ids if i not in marks]
-    share = words.count(int(unknown)) / max(1, len(words))
+    share = unknown_share(policy, openings.prompts)
     fix = "./run dvc repro base (it was made for another task), or another generation.surface"
     found, ok = f"{share:.0%} of the prompts' words unknown", f"{share:.1%} unknown"
     return check.judge(found, fix, fault=share > MOSTLY, doubtful=share > UNKNOWN_SHARE, ok=ok)

@@ -56,9 +56,6 @@ def lora_findings(model: Any, params: Params) -> list[Finding]:
     if refusal is not None:
         return [error_finding("LoRA targets", refusal)]
     adapted = adapted_modules(model, lora.target_modules)
-    targets = DoctorCheck(
-        "LoRA targets", "names of inner linear modules of the base", setting("train.lora.target_modules")
-    )
     smallest = min(min(columns, rows) for _, columns, rows in adapted)
     named = "names of inner linear modules of the base"
     targets = DoctorCheck("LoRA targets", named, setting("train.lora.target_modules"))

@@ -23,6 +23,7 @@ from assay.pipeline.project import Project
 from assay.tasks.protocol import Item, Step, Task
 from assay.tools.bad_completions import BAD_COMPLETIONS
 from assay.tools.doctor.observed import RAISED, Observed
+from assay.tools.envcheck.watching import state_of_process
 from assay.tools.findings import DoctorCheck, Finding
 
 LARGE_REWARD = 100.0
@@ -66,7 +67,6 @@ class Scripted:
     """What the task's floor and ceiling players did, by name; one that is not there, or failed, is
     missing."""
 
-    plays: tuple[Play, ...]
     floor: list[Episode] | None
     ceiling: list[Episode] | None
 
@@ -84,10 +84,10 @@ def play_scripted(task: Task, plays: Sequence[Play], params: Params) -> tuple[Sc
                 played[name] = play_baseline(task, players[name], plays, name, retries=params.health.retries)
     except RAISED as error:
         told = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        return Scripted(tuple(plays), None, None), [
+        return Scripted(None, None), [
             check.fault(told, "correct the task's players, or the records they read")
         ]
-    both = Scripted(tuple(plays), played.get(task.floor), played.get(task.ceiling))
+    both = Scripted(played.get(task.floor), played.get(task.ceiling))
     if both.floor is None or both.ceiling is None or task.floor == task.ceiling:
         fix = "give the task two players, so that grader, reward and token limit can be looked at"
         return both, [check.warning(f"{', '.join(played) or 'none'}", fix)]
@@ -252,16 +252,8 @@ def _plain(success: bool, flags: Mapping[str, Any], metrics: Mapping[str, Any]) 
     return repr((success, sorted(flags.items()), sorted(numbers.items())))
 
 
-def _generators() -> tuple[Any, ...]:
-    kind, keys, position, *rest = np.random.get_state()
-    return (
-        random.getstate(),
-        kind,
-        np.asarray(keys).tobytes(),
-        position,
-        rest,
-        torch.get_rng_state().numpy().tobytes(),
-    )
+def _generators() -> dict[str, Any]:
+    return {name: each for name, each in state_of_process().items() if name.startswith("generator")}
 
 
 def _draw() -> None:

@@ -102,12 +102,6 @@ class Episode:
         return "\n".join(message["content"] for message in self.opening)
 
     @property
-    def last(self) -> str:
-        """What was told last."""
-        told = [text for text in self.told if text is not None]
-        return told[-1] if told else (self.opening[-1]["content"] if self.opening else "")
-
-    @property
     def digest(self) -> str:
         """Everything that was told and paid, without clocks."""
         parts = [

@@ -64,7 +64,6 @@ def headroom(seen: Evidence) -> Finding:
     items = case.splits["heldout"][: params.evaluation.items]
     clusters = sorted({item.cluster for item in items})
     index = np.array([clusters.index(item.cluster) for item in items], np.int64)
-    rates = np.full(len(items), min(base, 0.99))
     needed = _gain(
         len(items),
         tuple(index.tolist()),
@@ -72,7 +71,6 @@ def headroom(seen: Evidence) -> Finding:
         params.evaluation.draws,
         params.claim.alpha,
     )
-    del rates
     room = sum(top) / len(top) - base
     told = f"{100 * room:.0f} points between {who} ({base:.0%}) and who knows;"
     told += f" {counted(len(clusters), case.task.cluster_name)}"
@@ -128,8 +126,6 @@ def alarms(seen: Evidence) -> Finding:
                 False,
             )
         )
-    for flag, tolerated in case.task.alarms.items():
-        del flag, tolerated  # of shipped tasks, whose ceiling is known
     if not rung:
         return look.ok("none of top_share, parsed, truncated")
     told = "; ".join(name for name, _ in rung)

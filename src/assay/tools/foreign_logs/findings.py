@@ -33,7 +33,6 @@ class JudgedLog:
     measured: tuple[str, ...]
     unmeasured: Mapping[str, str]
     steps: tuple[int, int]  # first and last
-    blocks: int
     completions: int
     notes: tuple[str, ...] = ()
 

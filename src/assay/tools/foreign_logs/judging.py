@@ -22,7 +22,7 @@ def judge_log(log: ForeignLog) -> JudgedLog:
     if len(blocks) < FEWEST_BLOCKS:
         why = f"{FEWEST_BLOCKS} steps or more, and {FEWEST_BLOCKS * MIN_COMPLETIONS} completions if any"
         lacking = {rule: why for rule in NEEDS}
-        return JudgedLog((), (), lacking, steps, len(blocks), len(log.completions), log.notes)
+        return JudgedLog((), (), lacking, steps, len(log.completions), log.notes)
     successes = [each.success for each in log.completions if each.success is not None]
     most_success, rewards = max(successes, default=1.0), range_of(log, "reward")
     found, measured = read_blocks(blocks, rewards, most_success)
@@ -47,7 +47,7 @@ def judge_log(log: ForeignLog) -> JudgedLog:
     ordered = sorted(worst.values(), key=lambda each: (-HEALTH_LEVELS.index(each.level), each.since))
     unmeasured = {rule: need for rule, need in NEEDS.items() if rule not in measured}
     done = tuple(rule for rule in NEEDS if rule in measured)
-    return JudgedLog(tuple(ordered), done, unmeasured, steps, len(blocks), len(log.completions), log.notes)
+    return JudgedLog(tuple(ordered), done, unmeasured, steps, len(log.completions), log.notes)
 
 
 def _steps(log: ForeignLog) -> list[float]:

@@ -23,6 +23,7 @@ from rich.text import Text
 
 from assay.core.console import say
 from assay.evidence.escape import visible
+from assay.tools.findings import duration
 from assay.tools.watch.snapshot import LATEST_STEPS, Snapshot, SnapshotReader, find_place
 
 SECONDS, WIDEST_SPARK = 1.0, 60
@@ -126,20 +127,6 @@ def draw_spark(values: Sequence[float | None], width: int, sparks: str = SPARKS)
     return "".join(signs).rstrip() if values else ""
 
 
-def format_duration(seconds: float | None) -> str:
-    """Return a time in words.
-
-    >>> format_duration(5), format_duration(200), format_duration(7500), format_duration(None)
-    ('5 s', '3 min 20 s', '2 h 05 min', 'missing')
-    """
-    if seconds is None or not 0 <= seconds < 1e12:
-        return MISSING
-    s = round(seconds)
-    if s < 60:
-        return f"{s} s"
-    return f"{s // 60} min {s % 60:02} s" if s < 3600 else f"{s // 3600} h {s % 3600 // 60:02} min"
-
-
 def describe(snapshot: Snapshot, *, width: int, sparks: str = SPARKS, ages: bool = True) -> list[Fact]:
     """Return label and text of all that is known of a training, "state" first; lines of events last.
 
@@ -172,7 +159,7 @@ def describe(snapshot: Snapshot, *, width: int, sparks: str = SPARKS, ages: bool
     mean = f"{sum(speed) / len(speed):,.0f} over the latest {len(speed)} steps" if speed else MISSING
     facts += [("tokens/s", mean)]
     if snapshot.state in ("running", "silent"):
-        facts += [("time left", format_duration(snapshot.left_s))]
+        facts += [("time left", duration(snapshot.left_s))]
     for k, event in enumerate(snapshot.events[-LAST_EVENTS:]):
         rest = (f"{name}={value}" for name, value in event.items() if name not in ("time", "event"))
         said = " ".join([str(event.get("time", "")), str(event.get("event", "")), *rest])
@@ -198,7 +185,7 @@ def _describe_state(snapshot: Snapshot, ages: bool) -> str:
         if snapshot.control.step is not None and not is_played:
             state += f", past step {snapshot.control.step} of {snapshot.steps or MISSING}"
     if ages and snapshot.state in ("running", "silent") and snapshot.age_s is not None:
-        state += f", last written {format_duration(snapshot.age_s)} ago"
+        state += f", last written {duration(snapshot.age_s)} ago"
     if snapshot.state in ("finished", "ended early") and snapshot.other_settings is not None:
         state += f"; with other settings than those at hand ({snapshot.other_settings})"
     return state

@@ -20,7 +20,7 @@ from assay.core.counting import counted
 from assay.core.errors import ConfigError
 from assay.evaluation.rollout import Rollout
 from assay.policy.model import Policy
-from assay.tools.findings import Deadline, DoctorCheck, Finding, error_finding
+from assay.tools.findings import Deadline, DoctorCheck, Finding, duration, error_finding
 from assay.training.adapter import attach_adapter
 
 # What a pass may cost, in floating-point operations: some ten seconds on the device.
@@ -253,14 +253,3 @@ def disk_finding(params: Params, adapter_bytes: int, folder: Path) -> Finding:
 
 def _existing(folder: Path) -> Path:
     return next(place for place in (folder.resolve(), *folder.resolve().parents) if place.exists())
-
-
-def duration(seconds: float) -> str:
-    """Return a time in words.
-
-    >>> duration(30.0), duration(600.0), duration(9000.0)
-    ('30 s', '10 minutes', '2.5 hours')
-    """
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} minutes" if seconds < 6000 else f"{seconds / 3600:.1f} hours"
