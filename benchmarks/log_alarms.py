@@ -42,7 +42,7 @@ from benchmarks.hack_logs import HACKS
 from benchmarks.made_logs import MadeLog
 from benchmarks.sound_logs import CLEAN
 
-from assay.tools.foreign_logs.judging import judge_log
+from assay.tools.foreign_logs.command import judge_log
 from assay.tools.foreign_logs.reading import read_foreign
 
 RESULT = RESULTS / "log_alarms.json"

@@ -18,8 +18,7 @@ from rich.console import Console
 from assay.core import console
 from assay.core.errors import DataError
 from assay.tools.foreign_logs.answers import hedges, read_fields
-from assay.tools.foreign_logs.command import run
-from assay.tools.foreign_logs.judging import judge_log
+from assay.tools.foreign_logs.command import judge_log, run
 from assay.tools.foreign_logs.reading import read_foreign
 from assay.tools.judge.lines import json_rows
 from tests.house import ROOT

@@ -11,8 +11,8 @@ from typing import Any
 import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 import pytest
 
+from assay.tools.foreign_logs.command import judge_log
 from assay.tools.foreign_logs.formats import read_row
-from assay.tools.foreign_logs.judging import judge_log
 from assay.tools.foreign_logs.reading import read_foreign
 from tests.tools.log_shapes import CLEAN, HACKS, Draw, play
 

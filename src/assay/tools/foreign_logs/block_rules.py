@@ -19,7 +19,7 @@ from assay.tools.foreign_logs.blocks import (
     texts_of,
     variety,
 )
-from assay.tools.foreign_logs.findings import LEVELS, LogFinding
+from assay.tools.foreign_logs.records import LEVELS, LogFinding
 from assay.training.health.alarm_levels import Ladder, RuleReading, Rung, below
 from assay.training.health.commonest import most_common, reading
 from assay.training.health.signals import Baselines, failures_left, step_readings
