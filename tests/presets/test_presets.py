@@ -30,7 +30,7 @@ from assay.policy.base.pretrained import LICENCES
 from assay.policy.engine.engine import Session
 from assay.policy.model import load
 from assay.tools.doctor import command as doctor
-from assay.tools.forecasts import FORECASTS
+from assay.tools.own_data.advice import FORECASTS
 from assay.training.logprobs import hidden_states, logits_of
 from tests.house import ROOT
 from tests.policy.architectures import logprobs_of

@@ -16,7 +16,7 @@ from assay.core.storage.json import write_json
 from assay.package.archive import sealed, write_tar
 from assay.pipeline.dvc_lock import md5_at
 from assay.tools import verify
-from assay.tools.recipe.published import HOME, pack_seeds
+from assay.tools.recipe.check_seeds import HOME, pack_seeds
 from assay.tools.recipe.recipe_file import read_stages
 from tests.tools.test_recipe_json import entry_of
 from tests.verification.made_run import made_run

@@ -21,9 +21,9 @@ from assay.package import verify as plain
 from assay.package.archive import check_names, unpack
 from assay.tools.judge.packing import check_judgement, holds_judgement
 from assay.tools.publish.sign import available, signature_check
-from assay.tools.recipe.published import holds_seeds
 from assay.verify.checks import Check, Level, Outcome, Verification, error_said, unlooked
 
+RECIPE, SHARED = "recipe.json", "shared"  # of a package of seeds: its numbers, and what all runs share
 _LEVELS: tuple[Level, ...] = ("V1", "V2", "V3")
 FIX = "name a package: dist/assay-package.tar, its .tar.gz, or the folder it was unpacked into"
 MEANING: dict[Level, str] = {
@@ -174,6 +174,11 @@ def verified(package: Path, result: plain.Result, asked: VerifyRequest) -> Itera
             yield from _on_demand(
                 root, asked, sound and (signed is None or signed.outcome == "passed"), copied
             )
+
+
+def holds_seeds(package: Path) -> bool:
+    """Return whether an unpacked package is one of seeds."""
+    return (package / RECIPE).is_file() and (package / SHARED).is_dir()
 
 
 def _unpacked(package: Path, result: plain.Result, root: Path) -> str:

@@ -28,7 +28,7 @@ from assay.tools.doctor.findings import AHEAD, LEAST
 from assay.tools.doctor.level import level_finding
 from assay.tools.doctor.worlds import TrainingAhead
 from assay.tools.findings import Deadline, error_finding
-from assay.tools.forecasts import FORECASTS, read_forecasts
+from assay.tools.own_data.advice import FORECASTS, read_forecasts
 
 BASE = "models/base"
 GIB = 2.0**30

@@ -12,11 +12,14 @@ from assay.core.config.composition import RESTORE, files_of, preset_values, pres
 from assay.core.errors import ConfigError
 from assay.core.provenance import usable_cores
 from assay.core.storage.files import read_text
+from assay.core.storage.json import loads
+from assay.core.storage.untrusted import read_capped
 from assay.core.storage.yaml import line_of, read_yaml
 from assay.policy.base.pretrained import how_to_download
 from assay.tasks.catalogue import task_of_own_records
-from assay.tools.forecasts import read_forecasts
 
+FORECASTS = "benchmarks/results/presets.json"  # of the presets as they are shipped: by a benchmark, and kept
+MAX_BYTES = 10_000_000
 GIB = 2.0**30
 SUITES = (("evaluation", "heldout"), ("validation", "validation"))  # settings of a suite, and its split
 START = "pretrained"  # the preset that is a start for data of one's own
@@ -42,6 +45,19 @@ def this_machine() -> MachineSize:
 
     gpu = int(torch.cuda.mem_get_info()[1]) if torch.cuda.is_available() else None
     return MachineSize(gpu, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), usable_cores())
+
+
+def read_forecasts(root: Path, task: str) -> dict[str, Mapping[str, Any]]:
+    """Return what was forecast of the presets on a task, by preset; nothing in a project without the
+    benchmarks."""
+    path = root / FORECASTS
+    if not path.is_file():
+        return {}
+    fix = "git checkout -- benchmarks"
+    found = loads(read_capped(path, max_bytes=MAX_BYTES, fix=fix).decode("utf-8"), where=FORECASTS, fix=fix)
+    listed = found.get("presets") if isinstance(found, dict) else None
+    known = listed.items() if isinstance(listed, dict) else ()
+    return {name.split(",")[0]: told for name, told in known if name.endswith(f", {task}")}
 
 
 def find_fitting(root: Path, machine: MachineSize, *, scratch: bool = False) -> tuple[list[str], list[str]]:

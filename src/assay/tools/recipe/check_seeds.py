@@ -1,48 +1,53 @@
-"""A package of seeds against itself: data, dvc.lock, every claim from raw episodes, the numbers over
-seeds."""
+"""The raw episodes of every seed of a recipe, in a package of their own, and what such a package says again
+of itself: data, dvc.lock, every claim from raw episodes, the numbers over seeds.
+
+One archive a task in evidence/seeds/, tracked by DVC through a file beside it. What is equal in every run, as
+the data and the measurement of the base, lies in it once. All follows from it with this code and no model.
+"""
 
 from __future__ import annotations
 
 import multiprocessing
+import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import assay
 from assay.core.counting import counted
 from assay.core.errors import ConfigError, PackageError
-from assay.core.evidence_files import folder_of, place_of
-from assay.core.storage.files import write_bytes, write_text
+from assay.core.evidence_files import RESULTS, folder_of, place_of
+from assay.core.storage.files import read_bytes, write_bytes, write_text
 from assay.core.storage.json import dumps, read_record, write_json
 from assay.core.storage.untrusted import listing
+from assay.evidence.figures.drawing import render
+from assay.evidence.figures.gallery import of_seeds_of
 from assay.evidence.recipe.records import Recipes, SeedsTogether
-from assay.package.archive import sha256_of
-from assay.package.layout import PROVENANCE, SUMS
-from assay.pipeline.dvc_lock import folder_md5, md5_at
+from assay.package.archive import sealed, sha256_of, write_gz, write_tar
+from assay.package.layout import PROVENANCE, SUMS, files_of
+from assay.package.verify import FORMAT
+from assay.pipeline.dvc_lock import folder_md5, md5, md5_at
 from assay.pipeline.project import Project
 from assay.stages import fingerprint
 from assay.stages.render_evidence.claim_at import claim_at
 from assay.tools.recipe import recipe_file
-from assay.tools.recipe.compare import LOCK
-from assay.tools.recipe.published import (
-    FIX,
-    KINDS,
-    PAGES,
-    RECIPE,
-    SHARED,
-    data_of,
-    draw_seeds,
-    entries_of,
-    recipe_bytes,
-)
+from assay.tools.recipe.compare import LOCK, SETTINGS
+from assay.tools.verify import RECIPE, SHARED
 from assay.verify.checks import Check, LookResult, looked, unlooked
 from assay.verify.compared import compare
 from assay.verify.unpacked import link
 
+HOME = "evidence/seeds"
+# Of each run: the results that dvc.lock vouches for, and of what was rendered from them what recipe.json
+# quotes.
+PAGES = tuple(place_of(name) for name in ("claim.json", "metrics.json"))
+KINDS = ("png", "svg")
+FIX = "./run assay seeds again"
 # What a comparison with the bases that were built beside it, or with runs that were left out, cannot say
 # again; and what dvc.lock itself shows.
 NOT_DERIVED = ("bases", "notes", "lock_sha256")
@@ -50,6 +55,74 @@ DATA = folder_of("data")
 OTHER = "check it with the version that made it, or make it again: ./run assay seeds"
 # What runs have in common, worked out once; a process that is forked has it too.
 _KNOWN: dict[tuple[str, ...], Any] = {}
+
+
+def pack_seeds(root: Path, found: SeedsTogether, copies: Sequence[Path]) -> Path:
+    """Write evidence/seeds/<task>.tar.gz of finished runs, the file by which DVC tracks it, and the figure.
+
+    Raises:
+        PackageError: A file of a run is missing.
+        OSError: It cannot be written; an older archive stays.
+    """
+    runs = {copy.name: dict(files_of(copy, entries_of(copy), fix=FIX)) for copy in copies}
+    figures = {f"{found.task}.{kind}": content for kind, content in draw_seeds(found, copies[0]).items()}
+    members: dict[str, bytes | Path] = {
+        **figures,
+        RECIPE: recipe_bytes(found),
+        PROVENANCE: f"{dumps({'format': FORMAT, 'seeds': found.task})}\n".encode(),
+    }
+    for name in sorted({name for files in runs.values() for name in files}):
+        places = [files.get(name) for files in runs.values()]
+        same = None not in places and len({sha256_of(place) for place in places if place}) == 1
+        for run, files in list(runs.items())[: 1 if same else None]:
+            if name in files:
+                members[f"{SHARED if same else run}/{name}"] = files[name]
+    packed = root / HOME / f"{found.task}.tar.gz"
+    with tempfile.TemporaryDirectory(prefix="assay-seeds-") as scratch:
+        write_tar(Path(scratch, "seeds.tar"), sealed(members))
+        write_gz(packed, Path(scratch, "seeds.tar"))
+    for name, drawing in figures.items():
+        write_bytes(packed.with_name(name), drawing)
+    content = read_bytes(packed, fix=FIX)
+    # By hand what `dvc add` writes, but for its copy in the cache: the archive itself is in git.
+    tracked = {
+        "md5": md5(content),
+        "size": len(content),
+        "hash": "md5",
+        "path": packed.name,
+        "cache": "false",
+    }
+    lines = [f"{'- ' if name == 'md5' else '  '}{name}: {value}" for name, value in tracked.items()]
+    write_text(packed.with_name(f"{packed.name}.dvc"), "\n".join(["outs:", *lines, ""]))
+    return packed
+
+
+def entries_of(copy: Path) -> list[str]:
+    """Return what of a run is packed: its results, as dvc.lock names them, its settings and its data."""
+    outs = [
+        str(out["path"])
+        for name, stage in recipe_file.read_stages(copy).items()
+        if name != recipe_file.LAST
+        for out in stage.get("outs", [])
+    ]
+    kept = [out for out in outs if out.startswith(f"{RESULTS}/")]
+    return [*kept, *PAGES, SETTINGS, LOCK, *data_of(Project.open(copy))]
+
+
+def data_of(project: Project) -> list[str]:
+    """Return the folder of the data, without which no episode can be graded; none where it lies elsewhere."""
+    data = PurePath(os.path.normpath(project.params.dataset.root))
+    return [] if data.is_absolute() or data.parts[:1] in ((), ("..",)) else [data.as_posix()]
+
+
+def recipe_bytes(found: SeedsTogether) -> bytes:
+    """Return recipe.json as the package of one recipe holds it."""
+    return f"{dumps(Recipes(recipes={found.task: found}).model_dump(mode='json'))}\n".encode()
+
+
+def draw_seeds(found: SeedsTogether, copy: Path) -> dict[str, bytes]:
+    """Return the figure of every seed by its format; which measure is primary, the settings of a run say."""
+    return render(of_seeds_of(found, Project.open(copy).params.claim.primary).figure)
 
 
 def check_seeds(

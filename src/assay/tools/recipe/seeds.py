@@ -31,8 +31,8 @@ from assay.pipeline.note_openings import adopt
 from assay.pipeline.project import Project
 from assay.statistics.seeds_and_items import fewest_runs
 from assay.tools.recipe import recipe_file
+from assay.tools.recipe.check_seeds import pack_seeds
 from assay.tools.recipe.compare import LOCK
-from assay.tools.recipe.published import pack_seeds
 from assay.tools.recipe.recipe_file import FILE, LAST, NOT_EVALUABLE, describe, read_stages
 
 SHARED = ("fingerprint", "base", "pre_eval")  # what all seeds have in common
