@@ -20,8 +20,9 @@ from assay.pipeline.inputs import heldout_suite
 from assay.pipeline.note_openings import note_opening
 from assay.pipeline.project import Project
 from assay.stages import base, fingerprint
-from assay.tools.doctor import Finding, preflight
+from assay.tools.doctor import preflight
 from assay.tools.doctor.level import level_finding
+from assay.tools.findings import Finding
 from tests.house import ROOT
 from tests.own_data import jsonl, write_sums
 from tests.stages.test_bad_input import assay, refused

@@ -35,7 +35,8 @@ from assay.pipeline.project import Project
 from assay.pipeline.resume import machine_of
 from assay.policy.processes import Processes
 from assay.stages import base, fingerprint, pre_eval, train
-from assay.tools.doctor import MOST_SECONDS, Finding, preflight
+from assay.tools.doctor import preflight
+from assay.tools.findings import MOST_SECONDS, Finding
 from assay.training.log.step_chain import check_chain
 from tests import fake_slurm
 from tests.house import ROOT

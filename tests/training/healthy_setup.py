@@ -22,8 +22,9 @@ from assay.policy.renderer import Dialogue
 from assay.stages import fingerprint
 from assay.stages.base import warm_started
 from assay.tasks.protocol import Item
-from assay.tools.doctor import Finding, examine
+from assay.tools.doctor.examination import examine
 from assay.tools.doctor.worlds import TrainingAhead
+from assay.tools.findings import Finding
 from tests.house import ROOT
 from tests.training.faulty_tasks import WORDS, Letters
 

@@ -19,12 +19,13 @@ from assay.pipeline.project import Project
 from assay.policy.model import Policy
 from assay.tasks.protocol import Step
 from assay.tools.doctor import command as tool
-from assay.tools.doctor import examine_without_model, probe, refuse_faults, verdict_of
+from assay.tools.doctor import probe
+from assay.tools.doctor.examination import examine_without_model
 from assay.tools.doctor.forecast import passes
 from assay.tools.doctor.observed import MOST_STEPS
 from assay.tools.doctor.texts import render_openings
 from assay.tools.doctor.worlds import TrainingAhead
-from assay.tools.findings import DoctorCheck
+from assay.tools.findings import DoctorCheck, refuse_faults, verdict_of
 from assay.training.adapter import tensors_digest
 from assay.training.health.signals import StepSignals
 from tests.training.fault_library import FAULTS, Fault, sliding_window, with_policy

@@ -14,7 +14,6 @@ import torch
 
 from assay.core.config.settings import Params
 from assay.dataset.suite import choose
-from assay.tools.doctor.findings import TooSlow
 from assay.tools.doctor.forecast.forecast import (
     BESIDE,
     MEMORY,
@@ -31,7 +30,7 @@ from assay.tools.doctor.forecast.memory import MemoryForecast, Meter, Scales, sc
 from assay.tools.doctor.forecast.pace import pace
 from assay.tools.doctor.forecast.rehearsal import Lengths, Rehearsal, build
 from assay.tools.doctor.worlds import TrainingAhead
-from assay.tools.findings import Deadline
+from assay.tools.findings import Deadline, TooSlow
 from assay.training import flat
 from tests.training.forecast_setup import Model, Talk, measured, settings
 from tests.training.healthy_setup import rows

@@ -9,7 +9,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from assay.core.errors import AssayError
+from assay.core.counting import counted
+from assay.core.errors import AssayError, TrainingError
 from assay.core.records import Record
 
 Level = Literal["ok", "note", "warning", "fault"]
@@ -75,6 +76,30 @@ def verdict_of(findings: Sequence[Finding]) -> Level:
     return max((finding.level for finding in findings), key=LEVELS.index, default="ok")
 
 
+def refuse_faults(
+    findings: Sequence[Finding], where: str = "the examination before the first step (health.preflight)"
+) -> None:
+    """Return if there is no fault.
+
+    Args:
+        findings: What was found.
+        where: Which look found it.
+
+    Raises:
+        TrainingError: There is one; tells all of them.
+    """
+    faults = [finding for finding in findings if finding.level == "fault"]
+    if faults:
+        told = "; ".join(f"{each.check} ({each.where}): {each.found}" for each in faults)
+        fixes = "\n  ".join(f"{each.check}: {each.fix}" for each in faults)
+        raise TrainingError(
+            "a set-up that can learn",
+            found=f"{counted(len(faults), 'faults')}: {told}",
+            where=where,
+            fix=f"{fixes}\n  ./run assay doctor looks again; health.preflight: false trains all the same",
+        )
+
+
 def error_finding(check: str, error: AssayError) -> Finding:
     """Return an error that kept the rest from being looked at, as a fault."""
     return DoctorCheck(check, error.expected, error.where).fault(error.found, error.fix)
@@ -95,6 +120,12 @@ def in_words(finding: Finding) -> str:
 
 # With the import of torch and the loading of a base before it, a whole call of the doctor stays under 110 s.
 MOST_SECONDS = 85.0
+AHEAD = 0.4  # of the time, for what is forecast before the base is played with
+LEAST = 0.5 * MOST_SECONDS  # for the rest, however long the forecast and loading the base took
+
+
+class TooSlow(Exception):
+    """There is no time for what has to be done at least; says for what."""
 
 
 class Deadline:

@@ -15,19 +15,11 @@ from assay.core.errors import AssayError, ConfigError
 from assay.pipeline.policies import open_policy
 from assay.pipeline.project import Project
 from assay.policy.base.pretrained import how_to_download, licence_of
-from assay.tools.doctor import (
-    Finding,
-    examine,
-    examine_ahead,
-    examine_without_model,
-    in_words,
-    settings_findings,
-    verdict_of,
-)
-from assay.tools.doctor.findings import AHEAD, LEAST
+from assay.tools.doctor.examination import examine, examine_ahead, examine_without_model
 from assay.tools.doctor.level import level_finding
+from assay.tools.doctor.settings import settings_findings
 from assay.tools.doctor.worlds import TrainingAhead
-from assay.tools.findings import Deadline, error_finding
+from assay.tools.findings import AHEAD, LEAST, Deadline, Finding, error_finding, in_words, verdict_of
 from assay.tools.own_data.advice import FORECASTS, read_forecasts
 
 BASE = "models/base"

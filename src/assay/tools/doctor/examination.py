@@ -15,7 +15,6 @@ from assay.core.records import Episode
 from assay.dataset.suite import Play
 from assay.policy.model import Policy
 from assay.tasks.protocol import Message, Task
-from assay.tools.doctor.findings import TooSlow
 from assay.tools.doctor.forecast.passes import disk_finding, pass_findings, time_finding
 from assay.tools.doctor.observed import Observed
 from assay.tools.doctor.probe import MOST_ITEMS, play_probe, probe_findings
@@ -31,7 +30,7 @@ from assay.tools.doctor.worlds import (
     reward_size,
     trouble_findings,
 )
-from assay.tools.findings import MOST_SECONDS, Deadline, DoctorCheck, Finding
+from assay.tools.findings import MOST_SECONDS, Deadline, DoctorCheck, Finding, TooSlow
 from assay.training.rollouts import untouched
 
 

@@ -49,12 +49,20 @@ from assay.statistics.openings import opening_level
 from assay.statistics.power import planned_power, planned_said
 from assay.tasks.protocol import Item, Task
 from assay.tools.doctor.examination import examine, examine_ahead, examine_without_model
-from assay.tools.doctor.findings import AHEAD, LEAST, refuse_faults
 from assay.tools.doctor.forecast.forecast import folder_ahead, look_ahead, memory_ahead
 from assay.tools.doctor.level import level_finding, next_place
 from assay.tools.doctor.worlds import TrainingAhead
 from assay.tools.envcheck.command import QUICK_SECONDS, examined
-from assay.tools.findings import MOST_SECONDS, Deadline, DoctorCheck, Finding, in_words
+from assay.tools.findings import (
+    AHEAD,
+    LEAST,
+    MOST_SECONDS,
+    Deadline,
+    DoctorCheck,
+    Finding,
+    in_words,
+    refuse_faults,
+)
 from assay.training.rollouts import untouched
 
 FOLDER = ".scratch/preflight"

@@ -24,9 +24,8 @@ from assay.policy.backends.select import converse
 from assay.policy.engine.context import positions_of
 from assay.policy.model import Policy, evaluating
 from assay.tasks.protocol import Item, Task
-from assay.tools.doctor.findings import TooSlow
 from assay.tools.doctor.observed import BROKEN, UNDER_WAY, Observed
-from assay.tools.findings import Deadline, DoctorCheck, Finding
+from assay.tools.findings import Deadline, DoctorCheck, Finding, TooSlow
 from assay.training.health.alarm_levels import ROUNDING
 from assay.training.health.signals import StepSignals, episode_text
 

@@ -21,8 +21,8 @@ from assay.evaluation.rollout import play_baseline
 from assay.pipeline.inputs import items_of, task_of, validation_suite
 from assay.pipeline.project import Project
 from assay.tasks.protocol import Item, Step, Task
-from assay.tools.bad_completions import BAD_COMPLETIONS
 from assay.tools.doctor.observed import RAISED, Observed
+from assay.tools.envcheck.completions import BAD_COMPLETIONS
 from assay.tools.envcheck.watching import state_of_process
 from assay.tools.findings import DoctorCheck, Finding
 

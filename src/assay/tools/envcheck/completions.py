@@ -8,10 +8,26 @@ import random
 import re
 from collections.abc import Sequence
 
-from assay.tools.bad_completions import BAD_COMPLETIONS
-
-__all__ = ["BAD_COMPLETIONS", "MARKER", "canaries", "hedges", "malformed", "trivial_texts", "wrapped"]
-
+# Texts that models do write when they go wrong; grading them must end in a failure, never in an error.
+BAD_COMPLETIONS = (
+    "",
+    " ",
+    "\x00",
+    "\ufffd",
+    "🙂" * 64,
+    "null",
+    "[]",
+    '{"a":',
+    "{" * 3000,
+    "[" * 3000,
+    "9" * 5000,
+    "a" * 60 + "!",
+    "-1e999",
+    "NaN",
+    '{"a":1}' * 50,
+    "<|endoftext|>",
+    "\n" * 500,
+)
 LONG = "a " * 10_000
 # What a policy may come to say to every item; a text of many words is paid by graders that count.
 CONSTANT = (

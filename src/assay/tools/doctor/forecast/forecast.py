@@ -17,14 +17,13 @@ from assay.core.errors import AssayError
 from assay.policy.base.model_files import refuse_odd_files, refuse_unreadable
 from assay.policy.model import Policy
 from assay.policy.renderer import Dialogue
-from assay.tools.doctor.findings import TooSlow
 from assay.tools.doctor.forecast.memory import MemoryForecast, Scales, most, rows_at_once, scales
 from assay.tools.doctor.forecast.pace import Pace, pace
-from assay.tools.doctor.forecast.passes import GIB, duration
+from assay.tools.doctor.forecast.passes import GIB
 from assay.tools.doctor.forecast.rehearsal import Lengths
 from assay.tools.doctor.texts import render_openings, turns_of
 from assay.tools.doctor.worlds import TrainingAhead, play_scripted
-from assay.tools.findings import Deadline, DoctorCheck, Finding
+from assay.tools.findings import Deadline, DoctorCheck, Finding, TooSlow, duration
 from assay.training.rollouts import untouched
 
 # Beside tensors: a CUDA context, its libraries and their workspaces; on a CPU the interpreter with what it

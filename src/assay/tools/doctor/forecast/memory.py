@@ -17,9 +17,8 @@ from torch.utils._pytree import tree_leaves
 
 from assay.core.config.settings import Params
 from assay.policy.engine.kv_cache import STEP
-from assay.tools.doctor.findings import TooSlow
 from assay.tools.doctor.forecast.rehearsal import Lengths, Rehearsal, build
-from assay.tools.findings import Deadline
+from assay.tools.findings import Deadline, TooSlow
 
 BLOCK = 512  # bytes; torch's allocator for CUDA rounds up to as many
 _COUNTING = (torch.ops.aten.arange.default, torch.ops.aten.arange.start, torch.ops.aten.arange.start_step)

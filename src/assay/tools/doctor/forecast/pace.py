@@ -14,9 +14,8 @@ import torch
 
 from assay.core.config.settings import Params
 from assay.policy.engine.engine import Reader
-from assay.tools.doctor.findings import TooSlow
 from assay.tools.doctor.forecast.rehearsal import Lengths, Rehearsal, build, with_layers
-from assay.tools.findings import Deadline
+from assay.tools.findings import Deadline, TooSlow
 from assay.training.adapter import tensors_digest
 
 Clock = Callable[[], float]
