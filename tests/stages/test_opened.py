@@ -21,7 +21,7 @@ from assay.pipeline.note_openings import adopt, note_opening, opened_records
 from assay.pipeline.project import Project
 from assay.stages import fingerprint
 from assay.stages.render_evidence.claim_inputs import opened_said
-from assay.tools import evaluate
+from assay.tools import tasks_file
 from tests.house import ROOT
 from tests.own_data import jsonl, row, write_data
 from tests.own_data import project as of_my_own
@@ -213,16 +213,15 @@ def test_experiments_in_a_folder_of_their_own_are_remembered_by_the_folder_they_
     assert "1 other policy in this working copy" in opened_said(project, claim)[0][1]
 
 
-def test_whoever_evaluates_held_out_records_from_another_file_has_opened_them(
-    project: Project, tmp_path: Path
-) -> None:
+def test_whoever_evaluates_held_out_records_from_another_file_has_opened_them(project: Project) -> None:
     items = items_of(project, "heldout")
     some = [row(40), row(10), row(11)]  # two of them are held out
     (project.root / "elsewhere.jsonl").write_bytes(jsonl(some))
     shutil.copytree(project.data("schemas"), project.root / "schemas")
-    asked = evaluate.EvaluationRequest(tasks=project.root / "elsewhere.jsonl", policy=tmp_path)
-    read, _ = evaluate.items_of(project, task_of(project), asked.tasks)
-    evaluate.note_asked(project, evaluate.suite_of(project, read, asked, 1), "e" * 64, "b" * 64)
+    tasks = project.root / "elsewhere.jsonl"
+    read, _ = tasks_file.items_of(project, task_of(project), tasks)
+    suite = tasks_file.suite_from(project, read, tasks, None, None, 1, "")
+    tasks_file.note_asked(project, suite, "e" * 64, "b" * 64)
     ledger = openings(project)
     assert ledger is not None
     assert policies_that_saw(ledger, [content_of(item.row or {}) for item in items])["e" * 64].n_records == 2

@@ -29,7 +29,7 @@ from assay.pipeline.inputs import MAX_BLOCKLIST_BYTES, blocklist_of, code_of, ta
 from assay.pipeline.project import Project
 from assay.statistics.checkpoint_rows import BestOf, best_of_items
 from assay.statistics.report import Report, report_on
-from assay.tasks.protocol import Item, Task
+from assay.tasks.protocol import Task
 from assay.tools.tasks_file import items_of, note_asked, open_project, suite_from
 
 if TYPE_CHECKING:
@@ -87,15 +87,19 @@ def prepare(root: Path, asked: EvaluationRequest) -> Prepared:
         ConfigError: Settings that cannot be.
         DataError: A tasks file that cannot be played.
     """
-    project = settings(root, asked)
+    project = open_project(root, asked.task, asked.surface, asked.blocklist)
     draws, k = draws_of(project, asked)
     decoding = decoding_of(project, asked)
-    terms = blocklist_of(project) if asked.blocklist is None else _terms(asked.blocklist)
+    if asked.blocklist is None:
+        terms = blocklist_of(project)
+    else:
+        terms = read_capped(asked.blocklist, max_bytes=MAX_BLOCKLIST_BYTES, fix="--blocklist FILE")
     task = task_with(project, terms)
     items, sha256 = items_of(project, task, asked.tasks)
     told = None if terms is None else sha256_bytes(terms)
     rules = rules_of(project.params.task, project.params.generation, told, code_of(project))
-    return Prepared(project, task, suite_of(project, items, asked, draws, rules), decoding, k, sha256)
+    suite = suite_from(project, items, asked.tasks, asked.items, asked.seed, draws, rules)
+    return Prepared(project, task, suite, decoding, k, sha256)
 
 
 def run(root: Path, asked: EvaluationRequest) -> None:
@@ -197,19 +201,6 @@ def _count_trained_on(project: Project, suite: Suite) -> int:
     return sum(item.cluster in trained for item in suite.items)
 
 
-def _terms(path: Path) -> bytes:
-    return read_capped(path, max_bytes=MAX_BLOCKLIST_BYTES, fix="--blocklist FILE")
-
-
-def settings(root: Path, asked: EvaluationRequest) -> Project:
-    """Return the project with the settings of the task that was asked for; of params.yaml if none was.
-
-    Raises:
-        ConfigError: No such preset, or settings that cannot be.
-    """
-    return open_project(root, asked.task, asked.surface, asked.blocklist)
-
-
 def draws_of(project: Project, asked: EvaluationRequest) -> tuple[int, int]:
     """Return draws an item and k of best-of-k.
 
@@ -241,17 +232,6 @@ def decoding_of(project: Project, asked: EvaluationRequest) -> Decoding:
     temperature = 0.0 if asked.greedy else asked.temperature or generation.measured_at
     limit = asked.max_new_tokens or project.params.task.max_new_tokens[generation.surface]
     return Decoding(temperature, limit, generation.backend, generation.cuda_graphs, generation.drafts)
-
-
-def suite_of(
-    project: Project, items: Sequence[Item], asked: EvaluationRequest, draws: int, rules: str = ""
-) -> Suite:
-    """Return what is played. A split of the project keeps its name, so its plays are those of the stages.
-
-    Raises:
-        ConfigError: More items are asked for than there are.
-    """
-    return suite_from(project, items, asked.tasks, asked.items, asked.seed, draws, rules)
 
 
 def table(evaluation: Evaluation, task: Task, took: Latency | None) -> list[str]:
