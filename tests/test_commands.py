@@ -10,8 +10,8 @@ import typer
 
 from assay.cli import GROUPS, app
 from assay.cli.moved import MOVED
+from tests.calling import assay
 from tests.house import STAGES
-from tests.stages.test_bad_input import assay
 
 TOP: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 

@@ -21,8 +21,8 @@ from assay.core.errors import ConfigError
 from assay.pipeline.project import Project
 from assay.tools.sweep.sources import PLAYING
 from tests import house
+from tests.calling import assay
 from tests.house import ROOT
-from tests.stages.test_bad_input import assay
 
 SELECTIONS = (
     Selection("tiny", "structured", 0),

@@ -3,16 +3,18 @@ lost."""
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
+from tests.calling import assay, called, refused
+from tests.few_presets import leave_few
 from tests.house import ROOT
+
+DATA, PRESET = "data/collider", "configs/grpo/tiny.yaml"
 
 
 @pytest.fixture
@@ -21,98 +23,99 @@ def project(tmp_path: Path) -> Path:
     for name in ("configs", "data"):
         shutil.copytree(ROOT / name, tmp_path / name)
     shutil.copy(ROOT / "params.yaml", tmp_path)
+    leave_few(tmp_path)
     return tmp_path
 
 
-def assay(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if name != "DVC_EXP_BASELINE_REV"}
-    environment["PYTHONPATH"] = str(ROOT / "src")
-    return subprocess.run(
-        [sys.executable, "-m", "assay.cli", *arguments],
-        cwd=project,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment,
-    )
+def edited(name: str, old: str, new: str) -> Callable[[Path], object]:
+    def edit(root: Path) -> None:
+        text = (root / name).read_text(encoding="utf-8")
+        assert old in text
+        (root / name).write_text(text.replace(old, new, 1), encoding="utf-8")
+
+    return edit
 
 
-def refused(done: subprocess.CompletedProcess[str], *words: str) -> None:
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    assert "Fix: " in done.stderr
-    for word in words:
-        assert word in done.stderr, done.stderr
+def without(name: str) -> Callable[[Path], object]:
+    return lambda root: (root / name).unlink()
 
 
-def edited(path: Path, old: str, new: str) -> None:
-    text = path.read_text(encoding="utf-8")
-    assert old in text
-    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+def written(name: str, text: str) -> Callable[[Path], object]:
+    return lambda root: (root / name).write_text(text, encoding="utf-8")
+
+
+FINGERPRINT, USE = ("fingerprint",), ("config", "use")
+WRONG: dict[str, tuple[Callable[[Path], object], tuple[str, ...], tuple[str, ...]]] = {
+    "a missing data file is named": (
+        without(f"{DATA}/train.jsonl"),
+        FINGERPRINT,
+        ("train.jsonl", "no such file"),
+    ),
+    "an unlisted data file is named": (
+        written(f"{DATA}/extra.jsonl", "{}\n"),
+        FINGERPRINT,
+        ("extra.jsonl", "SHA256SUMS"),
+    ),
+    "unreadable params are named with line and column": (
+        written("params.yaml", "version: 1\nseed: [\n"),
+        FINGERPRINT,
+        ("params.yaml", "line"),
+    ),
+    "missing params say how to make them": (
+        without("params.yaml"),
+        FINGERPRINT,
+        ("params.yaml", "assay config use"),
+    ),
+    "an edited params file is not silently used": (
+        edited("params.yaml", "seed: 0", "seed: 5"),
+        FINGERPRINT,
+        ("seed", "configs/"),
+    ),
+    "an unknown preset lists the known ones": (lambda root: None, (*USE, "grpo=tini"), ("tiny",)),
+    "a mistyped value names its place": (
+        edited(PRESET, "steps: 100", "steps: many"),
+        USE,
+        ("train.steps", "many"),
+    ),
+    "an unknown setting names the nearest key": (
+        edited(PRESET, "group_size: 8", "group_size: 8\n  groupsize: 8"),
+        USE,
+        ("groupsize", "group_size"),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_is_wrong_is_refused_in_one_message_and_nothing_is_written(project: Path, what: str) -> None:
+    change, command, words = WRONG[what]
+    change(project)
+    path = project / "params.yaml"
+    before = path.read_bytes() if path.exists() else None
+    refused(called(project, *command), *words)
+    assert (path.read_bytes() if path.exists() else None) == before
+    assert not (project / "evidence").exists()
 
 
 def test_untouched_data_pass_and_name_their_splits(project: Path) -> None:
-    done = assay(project, "fingerprint")
+    done = called(project, "fingerprint")
     assert done.returncode == 0, done.stderr
     assert "heldout 512" in done.stdout
     assert (project / "evidence/results/data/fingerprint.json").is_file()
 
 
-def test_one_changed_byte_in_the_data_is_found_and_named(project: Path) -> None:
-    path = project / "data/collider/heldout.jsonl"
+def test_one_changed_byte_in_the_data_is_found_and_named_by_the_command_of_a_person(project: Path) -> None:
+    path = project / f"{DATA}/heldout.jsonl"
     content = bytearray(path.read_bytes())
     content[1000] ^= 1
     path.write_bytes(bytes(content))
-    refused(assay(project, "fingerprint"), "data/collider/heldout.jsonl", "git checkout")
+    refused(assay(project, "fingerprint"), f"{DATA}/heldout.jsonl", "git checkout")
     assert not (project / "evidence").exists()
-
-
-def test_a_missing_data_file_is_named(project: Path) -> None:
-    (project / "data/collider/train.jsonl").unlink()
-    refused(assay(project, "fingerprint"), "train.jsonl", "no such file")
-
-
-def test_an_unlisted_data_file_is_named(project: Path) -> None:
-    (project / "data/collider/extra.jsonl").write_text("{}\n")
-    refused(assay(project, "fingerprint"), "extra.jsonl", "SHA256SUMS")
-
-
-def test_unreadable_params_are_named_with_line_and_column(project: Path) -> None:
-    (project / "params.yaml").write_text("version: 1\nseed: [\n", encoding="utf-8")
-    refused(assay(project, "fingerprint"), "params.yaml", "line")
-
-
-def test_missing_params_say_how_to_make_them(project: Path) -> None:
-    (project / "params.yaml").unlink()
-    refused(assay(project, "fingerprint"), "params.yaml", "assay config use")
-
-
-@pytest.mark.long
-def test_an_edited_params_file_is_not_silently_used(project: Path) -> None:
-    edited(project / "params.yaml", "seed: 0", "seed: 5")
-    refused(assay(project, "fingerprint"), "seed", "configs/")
-
-
-def test_an_unknown_preset_lists_the_known_ones(project: Path) -> None:
-    before = (project / "params.yaml").read_bytes()
-    refused(assay(project, "config", "use", "grpo=tini"), "tiny")
-    assert (project / "params.yaml").read_bytes() == before
-
-
-def test_a_mistyped_value_names_its_place(project: Path) -> None:
-    edited(project / "configs/grpo/tiny.yaml", "steps: 100", "steps: many")
-    refused(assay(project, "config", "use"), "train.steps", "many")
-
-
-def test_an_unknown_setting_names_the_nearest_key(project: Path) -> None:
-    edited(project / "configs/grpo/tiny.yaml", "group_size: 8", "group_size: 8\n  groupsize: 8")
-    refused(assay(project, "config", "use"), "groupsize", "group_size")
 
 
 @pytest.mark.long
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the machine has what this test needs to be missing")
 def test_a_cuda_preset_is_refused_on_a_machine_without_cuda(project: Path) -> None:
-    edited(project / "configs/grpo/tiny.yaml", "device: cpu", "device: cuda")
-    assert assay(project, "config", "use").returncode == 0
-    assert assay(project, "fingerprint").returncode == 0
-    refused(assay(project, "base"), "CUDA", "grpo=tiny")
+    edited(PRESET, "device: cpu", "device: cuda")(project)
+    assert called(project, *USE).returncode == 0
+    assert called(project, "fingerprint").returncode == 0
+    refused(called(project, "base"), "CUDA", "grpo=tiny")

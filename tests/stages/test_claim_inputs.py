@@ -27,8 +27,8 @@ from assay.stages.render_evidence.arms import Arm, ArmReader, checkpoint_frame, 
 from assay.stages.render_evidence.claim_inputs import Arms, ClaimInputs, claim_inputs
 from assay.statistics.power import PlannedPower
 from assay.tools.doctor import preflight
+from tests.calling import assay
 from tests.house import ROOT
-from tests.stages.test_bad_input import assay
 from tests.verification.made_run import made_run
 
 # What follows from a suite and the bytes of a file follows from the same bytes in every copy.

@@ -23,9 +23,9 @@ from assay.stages import base, fingerprint
 from assay.tools.doctor import preflight
 from assay.tools.doctor.level import level_finding
 from assay.tools.findings import Finding
+from tests.calling import assay, refused
 from tests.house import ROOT
 from tests.own_data import jsonl, write_sums
-from tests.stages.test_bad_input import assay, refused
 
 ROWS = {"train": 48, "validation": 16, "heldout": 24}
 Change = Callable[[Path], None]

@@ -14,8 +14,8 @@ from omegaconf import OmegaConf
 from assay.core.evidence_files import place_of
 from assay.pipeline.project import Project
 from assay.stages.render_evidence.claim_at import claim_at
+from tests.calling import assay
 from tests.house import ROOT
-from tests.stages.test_bad_input import assay
 from tests.verification.made_run import SMALL, made_run
 
 

@@ -29,8 +29,8 @@ from assay.tools.own_data import audit as own_audit
 from assay.tools.own_data.advice import MachineSize, find_fitting
 from assay.tools.own_data.audit import project_for
 from tests import own_data
+from tests.calling import assay
 from tests.own_data import jsonl, row
-from tests.stages.test_bad_input import assay
 
 SOUND = jsonl([row(number) for number in range(60)])
 

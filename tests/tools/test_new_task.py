@@ -15,8 +15,8 @@ from assay.core.storage.yaml import read_yaml
 from assay.pipeline.inputs import task_of
 from assay.tools import new_task
 from assay.tools.own_data.audit import project_for
+from tests.calling import assay
 from tests.house import ROOT
-from tests.stages.test_bad_input import assay
 
 WRITTEN = ("tasks/mine/task.py", "tasks/test_mine.py", "configs/task/mine.yaml", "data/mine/train.jsonl")
 
