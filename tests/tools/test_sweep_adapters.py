@@ -246,11 +246,18 @@ HOSTILE: dict[str, tuple[Callable[[Path], Any], str]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_adapter_is_refused_by_name_or_left_out_with_its_reason(place: Path, name: str) -> None:
+def test_a_hostile_adapter_is_refused_by_name(place: Path, name: str) -> None:
     breaks, told = HOSTILE[name]
     breaks(place / "run/checkpoint-20")
     text = refused(place)
     assert told in text and "checkpoint-20" in text and "Fix:" in text
+
+
+@pytest.mark.parametrize("name", ["a link that leaves", "NaN"])  # by its files, by its weights
+def test_a_hostile_adapter_is_left_out_with_its_reason_where_that_is_asked_for(
+    place: Path, name: str
+) -> None:
+    HOSTILE[name][0](place / "run/checkpoint-20")
     found = swept(place, skip_damaged=True)
     assert [each["step"] for each in found["checkpoints"]] == [0, 100]
     assert len(found["left_out"]) == 1 and "checkpoint-20" in found["left_out"][0]
