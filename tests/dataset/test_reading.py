@@ -75,6 +75,8 @@ def test_a_file_in_another_encoding_is_refused_as_a_whole_with_the_command_that_
         (b'{"a": 1e999}', "1e999"),
         (b'{"a": 1, "a": 2}', "duplicate"),
         (b'{"a": "\\ud800"}', "surrogate"),
+        (b'{"\\ud800": 1}', "surrogate"),
+        (b'\xef\xbb\xbf{"a": 1}', "Expecting value"),
         (b'{"a": "\xed\xa0\x80"}', "UTF-8"),
         (b'{"a": "\xff"}', "UTF-8"),
         (b'{"a": "\x00"}', "control"),

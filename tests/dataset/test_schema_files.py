@@ -151,6 +151,8 @@ OUTSIDE = [
     ".",
     "link.json",
     "linked/secret.json",
+    "pipe",
+    "x/" * 3000,
 ]
 
 
@@ -160,6 +162,7 @@ def test_a_path_that_leaves_is_refused_and_nothing_outside_is_opened(
 ) -> None:
     (folder / "link.json").symlink_to(folder.parent.parent / "secret.json")
     (folder / "linked").symlink_to(folder.parent.parent)
+    os.mkfifo(folder / "pipe")
     opened = spy(monkeypatch)
     with pytest.raises(DataError):
         closure(folder, path)
