@@ -1,16 +1,15 @@
-"""What drafts gain and cost (`generation.drafts`), on text that copies its prompt, on text that copies
-nothing, and in the shipped task; one CPU thread.
+"""What drafts gain and cost (`generation.drafts`), on text that copies its prompt and on text that copies
+nothing; one CPU thread.
 
     ./run bench drafts
     ./run python benchmarks/drafts.py --pairs 1 --out FILE    (a quick look)
 
 A model of 7 M parameters writes 128 tokens by `lean`, with four guesses a token and with none, in turn;
-behind prompts of 512 tokens, each row its own, or of 1,024 that all rows share. `copies`: each token is
-followed by the next word almost surely, and the prompt has all words in order, so that nearly every guess is
-right: no task gains more. `random`: random weights at temperature 1, where guesses are hardly ever right.
-`shipped`: the tiny base plays 64 episodes of the shipped task, one or all at once, as an evaluation does.
-Both sides write the same tokens, which is checked. Processor seconds of writing alone (of all playing where
-it is the task), medians of pairs; a ratio above 1 is a gain. Writes results/drafts.json.
+behind prompts of 512 tokens, each row its own. `copies`: each token is followed by the next word almost
+surely, and the prompt has all words in order, so that nearly every guess is right: no task gains more.
+`random`: random weights at temperature 1, where guesses are hardly ever right. Both sides write the same
+tokens, which is checked. Processor seconds of writing alone, medians of pairs; a ratio above 1 is a gain.
+Writes results/drafts.json.
 """
 
 from __future__ import annotations
@@ -18,35 +17,22 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch
 from benchmarks import filler
-from benchmarks.common import RESULTS, ROOT, machine, options, spread, turns, written
+from benchmarks.common import RESULTS, machine, options, spread, turns, written
 from benchmarks.cost import SHAPES
-from benchmarks.json_base import base_project
 
 from assay.core.decoding import Decoding
-from assay.dataset.suite import choose
-from assay.evaluation.rollout import play
-from assay.pipeline.inputs import decoding_of, items_of, task_of
-from assay.pipeline.policies import open_policy
-from assay.pipeline.project import Project
 from assay.policy.engine.engine import Session
 from assay.policy.memory import keep_freed_memory
 from assay.policy.model import playing
 
-DRAFTS, PROMPT, NEW, EPISODES = 4, 512, 128, 64
-CASES = {
-    "copies": (1, 4, 16, 64),
-    "random": (1, 4, 16, 64),
-    "copies, shared prompt": (1, 16),
-    "random, shared prompt": (1, 16),
-    "shipped": (1, 64),
-}
+DRAFTS, PROMPT, NEW = 4, 512, 128
+KINDS, ROWS = ("copies", "random"), (1, 4, 16, 64)
 FIRST = 8  # of the words; below are tokens that mean something
 
 
@@ -67,13 +53,13 @@ Side = Callable[[int], tuple[float, Any]]  # of drafts: processor seconds, and w
 
 
 def writing(kind: str, rows: int) -> Side:
-    """Return how a model of one kind writes behind prompts of their own, or behind one that is shared."""
-    policy, shared = filler.policy_of(SHAPES["7 M"], "cpu", torch.float32), "shared" in kind
-    if kind.startswith("copies"):
+    """Return how a model of one kind writes behind prompts, each row's its own."""
+    policy = filler.policy_of(SHAPES["7 M"], "cpu", torch.float32)
+    if kind == "copies":
         with torch.no_grad():
             copying(policy.model)
     words = torch.arange(PROMPT) + FIRST
-    openings = [(words.repeat(2) if shared else words.roll(7 * row)).tolist() for row in range(rows)]
+    openings = [words.roll(7 * row).tolist() for row in range(rows)]
 
     def side(drafts: int) -> tuple[float, Any]:
         decoding, ends = Decoding(1.0, NEW, "lean", drafts=drafts), {"end_ids": [10**6]}
@@ -86,24 +72,9 @@ def writing(kind: str, rows: int) -> Side:
     return side
 
 
-def shipped(rows: int) -> Side:
-    """Return how the tiny base plays the shipped task, on training items: no held-out one is opened."""
-    project = base_project(Project.open(ROOT).params.task.name)
-    policy, task = open_policy(project, None), task_of(project)
-    plays = choose(items_of(project, "train"), EPISODES // 4, split="train", draws=4, seed=1).plays()
-
-    def side(drafts: int) -> tuple[float, Any]:
-        decoding = replace(decoding_of(project), backend="lean", drafts=drafts)
-        begun = time.process_time()
-        played = play(policy, task, plays, decoding, batch_size=rows)
-        return time.process_time() - begun, [one.completion_ids for one in played]
-
-    return side
-
-
 def compared(kind: str, rows: int, pairs: int) -> dict[str, Any]:
     """Return the seconds of both sides in turn and their ratio."""
-    side = shipped(rows) if kind == "shipped" else writing(kind, rows)
+    side = writing(kind, rows)
     seconds: dict[str, list[float]] = {"none": [], "drafts": []}
     said = []
     for pair, name in turns(pairs + 1, "none", "drafts"):
@@ -126,8 +97,8 @@ def main() -> None:
     torch.set_num_threads(1)
     keep_freed_memory()
     record: dict[str, Any] = {"machine": machine(), "drafts": DRAFTS, "cases": {}}
-    for kind, sizes in CASES.items():
-        for rows in sizes:
+    for kind in KINDS:
+        for rows in ROWS:
             found = record["cases"][f"{kind}, {rows}"] = compared(kind, rows, chosen.pairs)
             print(f"{kind}, {rows} rows: {found['gain']}", file=sys.stderr, flush=True)
     written(chosen.out, record)

@@ -6,8 +6,7 @@
 One prompt of 1,024 tokens with a group of 16 episodes of eight turns, 320 tokens behind the prompt; one
 forward and one backward pass of a loss over all of them, through a LoRA adapter, at random weights. `nothing
 shared` has four prompts with a row each: there the pass has to be what it was. `kl` is what measuring the KL
-on 16 texts adds to a step of playing and learning, measured every five steps, when they share their prompt
-and when each has its own.
+on 16 texts of one prompt adds to a step of playing and learning, measured every five steps.
 
 Processor seconds, medians of sides in turn, and the peak of bytes in live tensors, which a meter counts in
 the same passes. Writes results/learning_pass.json, case by case; a case that is there is not measured again.
@@ -109,17 +108,11 @@ def passes(name: str, kind: str, times: int) -> dict[str, Any]:
     } | {"n": times}
 
 
-# How the KL's 16 texts are read: on how many prompts, and whether flat may be chosen. The last two take too
-# long at 29 M.
-PROBES = {"kl": (1, True), "kl_rows_alone": (1, False), "kl_own_prompts": (16, True)}
-
-
 class Probe:
-    """The KL on 16 texts, read in one way."""
+    """The KL on 16 texts of one prompt."""
 
-    def __init__(self, policy: Policy, kind: str) -> None:
-        prompts, self._flat = PROBES[kind]
-        ids, counted = episodes(dataclasses.replace(WORK, prompts=prompts, group=16 // prompts))
+    def __init__(self, policy: Policy) -> None:
+        ids, counted = episodes(WORK)
         texts = [
             Text(row[: WORK.prompt].tolist(), row[WORK.prompt :].tolist(), own.int().tolist())
             for row, own in zip(ids, counted, strict=True)
@@ -128,31 +121,28 @@ class Probe:
 
     def __call__(self) -> float:
         """Return the processor seconds of measuring it once."""
-        with mock.patch.object(flat, "reads_flat", flat.reads_flat if self._flat else never):
-            begun = time.process_time()
-            self._divergence()
-            return time.process_time() - begun
+        begun = time.process_time()
+        self._divergence()
+        return time.process_time() - begun
 
 
 def kl(name: str, times: int) -> dict[str, Any]:
     """Return what the parts of a step take, and the share of the KL in it."""
     policy = policy_of(name)
     bench = filler.Bench(policy, WORK, "cpu")
-    probes = {kind: Probe(policy, kind) for kind in list(PROBES)[: 1 if name == "29 M" else None]}
-    parts: dict[str, list[float]] = {part: [] for part in ("play", "learn", *probes)}
-    for probe in probes.values():
-        probe()  # reads the base, once
+    probe = Probe(policy)
+    parts: dict[str, list[float]] = {part: [] for part in ("play", "learn", "kl")}
+    probe()  # reads the base, once
     for _ in range(times):
         begun = time.process_time()
         bench.ours()
         parts["play"].append(time.process_time() - begun)
         parts["learn"].append(learned(policy.model.train(), WORK, "flat")["seconds"])
         policy.model.eval()
-        for kind, probe in probes.items():
-            parts[kind].append(probe())
+        parts["kl"].append(probe())
     seconds = {part: statistics.median(all_) for part, all_ in parts.items()}
-    step = seconds["play"] + seconds["learn"]
-    shares = {kind: seconds[kind] / EVERY / (step + seconds[kind] / EVERY) for kind in probes}
+    share = seconds["kl"] / EVERY / (seconds["play"] + seconds["learn"] + seconds["kl"] / EVERY)
+    shares = {"kl": share}
     return {"seconds": seconds, "all_seconds": parts, "share_of_a_step": shares, "every": EVERY, "n": times}
 
 

@@ -28,13 +28,7 @@ PARTS = {
     "collider_json_step_ratio": "GRPO step on the JSON surface",
     "evaluation_json_ratio": "evaluation on the JSON surface",
 }
-KINDS = {
-    "copies": "text that copies its prompt",
-    "random": "random text",
-    "copies, shared prompt": "text that copies a prompt that rows share",
-    "random, shared prompt": "random text behind a prompt that rows share",
-    "shipped": "the collider with the tiny base",
-}
+KINDS = {"copies": "text that copies its prompt", "random": "random text"}
 WHOLE = {"7 M, shared": 12, "29 M, shared": 12, "29 M, apart": 1.5}
 
 

@@ -79,7 +79,7 @@ def one(case: str, side: str) -> dict[str, float]:
     model.eval()
     kl = 0.0
     if work is SHARED and side == "ours":
-        probe = Probe(policy, "kl")
+        probe = Probe(policy)
         probe()  # reads the base, once
         kl = probe() / EVERY
     most = weights + max(peak, learning["peak_mib"])
