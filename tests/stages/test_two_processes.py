@@ -11,7 +11,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -39,6 +38,7 @@ from assay.tools.doctor import preflight
 from assay.tools.findings import MOST_SECONDS, Finding
 from assay.training.log.step_chain import check_chain
 from tests import fake_slurm
+from tests.calling import until
 from tests.house import ROOT
 from tests.verification.made_run import played
 
@@ -118,25 +118,15 @@ def alive(mark: str) -> list[int]:
     return sorted(found)
 
 
-def until(true: Callable[[], Any], what: str, seconds: float = 120) -> None:
-    """Wait until something is true."""
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
-
-
 @dataclass(frozen=True)
 class Calls:
-    """What calls of the same command left: one whose parent was killed, one that was told to go on from what
-    is no checkpoint, one that went on."""
+    """What calls of the same command left: one whose parent was killed, one that went on."""
 
     project: Project
     interrupted: tuple[int, str, str]  # exit code, output, errors
     workers: int
     left_over: list[int]
     saved: int
-    refused: subprocess.CompletedProcess[str]
     finished: subprocess.CompletedProcess[str]
 
 
@@ -168,14 +158,11 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> Calls:
     left_over = alive(root.name)
     said = ((root / "out").read_text().partition("\n")[2], (root / "err").read_text())
     saved = max(int(path.name.split("-")[1]) for path in (root / ".scratch/train").glob("*/step-*"))
-    refused, finished = (
-        subprocess.run(
-            [*ASSAY, "train", *more], cwd=root, env=environment, capture_output=True, text=True, check=False
-        )
-        for more in (["--resume-from", "data"], [])
+    finished = subprocess.run(
+        [*ASSAY, "train"], cwd=root, env=environment, capture_output=True, text=True, check=False
     )
     ended = os.waitstatus_to_exitcode(status)
-    return Calls(project, (ended, *said), workers, left_over, saved, refused, finished)
+    return Calls(project, (ended, *said), workers, left_over, saved, finished)
 
 
 def test_one_command_starts_two_processes_and_a_killed_parent_ends_them_all_with_the_step_saved(
@@ -201,12 +188,6 @@ def test_one_command_starts_two_processes_and_a_killed_parent_ends_them_all_with
 def test_what_all_processes_know_is_said_once(calls: Calls) -> None:
     lines = calls.interrupted[2].splitlines()
     assert len(lines) == len(set(lines))
-
-
-def test_what_is_no_checkpoint_to_go_on_from_is_said_in_one_message(calls: Calls) -> None:
-    assert calls.refused.returncode == 1
-    first, fix = calls.refused.stderr.splitlines()
-    assert "--resume-from" in first and fix.startswith("Fix: "), calls.refused.stderr
 
 
 def test_the_second_call_goes_on_and_says_everything_once(calls: Calls) -> None:
@@ -258,7 +239,7 @@ RUN = f"""#!/bin/sh
 @dataclass(frozen=True)
 class Measured:
     """What one process measured that went on where one of two had been killed, and what nobody interrupted: a
-    Slurm job of two nodes, and two processes that the environment asked for."""
+    Slurm job of two nodes, for which the environment asks where the settings say one process."""
 
     killed: subprocess.CompletedProcess[str]
     kept: int
@@ -268,8 +249,6 @@ class Measured:
     job: subprocess.CompletedProcess[str]
     by_job: dict[str, bytes]
     clock_by_job: dict[str, Any]
-    asked: dict[str, bytes]
-    clock_asked: dict[str, Any]
     scratch: list[str]
 
 
@@ -320,29 +299,14 @@ def measured(calls: Calls, tmp_path_factory: pytest.TempPathFactory) -> Measured
         kept = len(list(root.glob(".scratch/pre_eval/*/pre_eval/batch-*.jsonl")))
         pre_eval.run(one)
         gone_on, clock_gone_on = taken()
+    (root / "params.yaml").write_text(json.dumps(values), encoding="utf-8")
     slurm = fake_slurm.write(root.parent / "slurm")
     own = environment | fake_slurm.job(root, 2, 7) | {"PATH": f"{slurm}{os.pathsep}{os.environ['PATH']}"}
     script = ["bash", str(ROOT / "configs/launch/slurm.sh"), "pre_eval"]
     job = subprocess.run(script, env=own, capture_output=True, text=True, check=False)
     by_job, clock_by_job = taken()
-    (root / "params.yaml").write_text(json.dumps(values), encoding="utf-8")
-    two = environment | {"ASSAY_TORCHRUN": "--standalone --nproc-per-node=2"}
-    subprocess.run([*ASSAY, "pre-eval"], cwd=root, env=two, check=True)
-    asked, clock_asked = taken()
     scratch = [path.name for path in (root / ".scratch/pre_eval").iterdir()]
-    return Measured(
-        killed,
-        kept,
-        left_over,
-        gone_on,
-        clock_gone_on,
-        job,
-        by_job,
-        clock_by_job,
-        asked,
-        clock_asked,
-        scratch,
-    )
+    return Measured(killed, kept, left_over, gone_on, clock_gone_on, job, by_job, clock_by_job, scratch)
 
 
 def test_a_killed_process_ends_the_measurement_and_what_was_kept_any_number_goes_on_with(
@@ -355,15 +319,14 @@ def test_a_killed_process_ends_the_measurement_and_what_was_kept_any_number_goes
         and "call again: it goes on from what is kept" in err
         and "Traceback" not in err
     ), err
-    # What two processes kept and what one made of the rest is what two that nobody stopped say below
+    # What two processes kept and what one made of the rest is what two that nobody stopped say
     assert 0 < measured.clock_gone_on["episodes_kept"] == 16 * measured.kept < ITEMS * DRAWS
     assert measured.clock_gone_on["processes"] == 1
-    assert measured.gone_on == measured.asked
+    assert measured.gone_on == measured.by_job
 
 
 def test_a_job_of_two_nodes_measures_what_one_process_measures_and_says_it_once(measured: Measured) -> None:
     assert measured.job.returncode == 0, measured.job.stdout + measured.job.stderr
-    assert measured.by_job == measured.gone_on
     assert (measured.clock_by_job["processes"], measured.clock_by_job["episodes"]) == (2, ITEMS * DRAWS)
     lines = measured.job.stdout.splitlines()
     assert len(lines) == len(set(lines)) and lines.count("pre_eval: episodes done") == 1, lines
@@ -372,10 +335,6 @@ def test_a_job_of_two_nodes_measures_what_one_process_measures_and_says_it_once(
         and "Traceback" not in measured.job.stdout
     )
     assert measured.scratch == []
-
-
-def test_two_processes_asked_for_by_the_environment_measure_the_same_bytes(measured: Measured) -> None:
-    assert measured.asked == measured.gone_on and measured.clock_asked["processes"] == 2
 
 
 BEFORE_EXEC = """
@@ -406,7 +365,7 @@ WARNING = FAULT.model_copy(update={"level": "warning"})
 class Gathering(Processes):
     """One of two processes, told what the main one says."""
 
-    def __init__(self, rank: int, other: bool) -> None:
+    def __init__(self, rank: int, other: int) -> None:
         super().__init__(rank, 2)
         object.__setattr__(self, "other", other)
 
@@ -442,6 +401,17 @@ def test_a_fault_found_by_the_main_process_ends_all_of_them_and_is_told_by_one(
         train._examined(look([]), Gathering(1, True), wait=True)
     assert ended.value.code == TrainingError.exit_code and len(looked) == 2, "the others do not look"
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(("rank", "other", "ends"), [(0, 0, ConfigError), (1, 1, SystemExit)])
+def test_what_is_no_checkpoint_to_go_on_from_is_said_by_the_main_process_and_ends_all(
+    calls: Calls, monkeypatch: pytest.MonkeyPatch, rank: int, other: int, ends: type[BaseException]
+) -> None:
+    monkeypatch.setattr(Processes, "joined", lambda told: Gathering(rank, other))
+    with pytest.raises(ends) as ended:
+        train.run(calls.project, calls.project.data(""))
+    code = ended.value.code if isinstance(ended.value, SystemExit) else ended.value.exit_code
+    assert code == 1 and ("--resume-from" in str(ended.value)) is (rank == 0)
 
 
 def test_a_box_without_a_gpu_is_said_once_before_there_are_several_processes(
