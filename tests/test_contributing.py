@@ -1,10 +1,11 @@
 """What CONTRIBUTING.md says is enough: each thing is added once, by exactly those steps, in a copy of the
-source tree."""
+source tree, which is tried with all of them."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -137,6 +138,7 @@ ECHO_PLAYED = """
 import json
 from pathlib import Path
 from assay.core.config.settings import TinyArchitecture
+from assay.stages.render_evidence import render
 from assay.evaluation.measure import measure
 from assay.policy.base import tiny
 from assay.core.decoding import Decoding
@@ -145,6 +147,8 @@ from assay.policy.model import Policy
 from assay.pipeline.inputs import heldout_suite, task_of
 from tests.verification.made_run import made_run
 
+# Figures are made and not drawn
+render._rendered = lambda gallery: {each.name: {"png": b"", "svg": b"<svg/>"} for each in gallery}
 project = made_run(Path("run"), task="echo")
 words = tiny.build_tokenizer([chr(code) for code in range(32, 127)])
 shape = TinyArchitecture(
@@ -159,8 +163,9 @@ print(json.dumps([claim["verdict"], len(episodes), sorted(episodes[0].parts)]))
 BRIEF = '"brief": weights.brief * (strict and len(completion) <= 80),'
 MADE = (
     "from pathlib import Path\nfrom tests.verification.made_run import made_run\n"
-    "made_run(Path('.scratch/made'), task='structured', rendered={})"
+    "made_run(Path('.scratch/made'), task='structured')"
 )
+CAPTION = "Turns of an episode, before and after."
 LENGTHS = '''"""How long the answers are, before and after."""
 
 from __future__ import annotations
@@ -193,8 +198,7 @@ def test_what_is_added_takes_ten_lines_at_most(thing: str) -> None:
     assert steps(f"Add a {thing}")
 
 
-def test_a_new_task_goes_from_its_data_to_a_claim(tmp_path: Path) -> None:
-    root = copied(tmp_path)
+def add_task(root: Path) -> None:
     written(root / "src/assay/tasks/echo/__init__.py", ECHO + ECHO_BUILD)
     written(root / "src/assay/tasks/settings/echo.py", ECHO_SETTINGS)
     preset = (root / "configs/task/collider.yaml").read_text()
@@ -212,54 +216,70 @@ def test_a_new_task_goes_from_its_data_to_a_claim(tmp_path: Path) -> None:
         written(root / f"data/echo/{split}.jsonl", lines)
         sums += f"{hashlib.sha256(lines.encode()).hexdigest()}  {split}.jsonl\n"
     written(root / "data/echo/SHA256SUMS", sums)
-    assert touched(root) == named("Add a task", name="echo")
-    ran(root, "-m", "assay.cli", "config", "use", "task=echo", "grpo=pretrained")
-    keeps_the_rules(root)
-    assert changed_code(root) == {}  # a task is found by its name, and no module of assay names it
-    verdict, n, parts = json.loads(ran(root, "-c", ECHO_PLAYED).splitlines()[-1])
-    assert (verdict, n, parts) == ("IMPROVED", 20, ["said"])
 
 
-def test_a_new_reward_part_is_in_every_table_by_its_name(tmp_path: Path) -> None:
-    root = copied(tmp_path)
-    room = root / "src/assay/tasks/structured"
-    insert(room / "grading/rewards.py", '        "schema_valid": share', f"        {BRIEF}\n")
-    insert(room / "grading/rewards.py", "weights.schema_valid + has_gold", "weights.brief + ")
+def add_part(root: Path) -> None:
+    rewards = root / "src/assay/tasks/structured/grading/rewards.py"
+    insert(rewards, '        "schema_valid": share', f"        {BRIEF}\n")
+    insert(rewards, "weights.schema_valid + has_gold", "weights.brief + ")
     insert(
         root / "src/assay/tasks/settings/structured.py",
         '    schema_valid: Fraction = _part("outcome")\n',
         '    brief: Fraction = _part("shaping")\n',
     )
     insert(root / "configs/task/structured.yaml", "schema_valid: ", "brief: 0.1, ")
-    assert touched(root) == named("Add a reward part")
-    ran(root, "-m", "assay.cli", "config", "use", "task=structured")
-    assert "brief: 0.1" in (root / "params.yaml").read_text()
-    keeps_the_rules(root)
-    assert changed_code(root) == {}
-    ran(root, "-c", MADE.format(False))  # no figure is of a part
-    run = root / ".scratch/made"
-    columns = (run / place_of("reward_components.csv")).read_text().splitlines()
-    earned = [float(line.split(",")[columns[0].split(",").index("mean_brief")]) for line in columns[1:]]
-    assert len(earned) == 6 and 0 < max(earned) <= 0.1
-    assert '"brief":0.1' in (run / place_of("post_eval.jsonl")).read_text().replace(" ", "")
 
 
-def test_a_new_figure_is_among_the_figures_and_in_the_report(tmp_path: Path) -> None:
-    root = copied(tmp_path)
+def add_figure(root: Path) -> None:
     written(root / "src/assay/evidence/figures/lengths_figure.py", LENGTHS)
     gallery = root / "src/assay/evidence/figures/gallery.py"
     line = "from assay.evidence.figures.lengths_figure import lengths, lengths_frame\n"
     insert(gallery, "from assay.evidence.figures.paired_rows", line)
-    caption, finding = "Turns of an episode, before and after.", "Episodes have few turns."
-    drawn = f'Drawn("lengths", lengths(*arms), "{caption}", lengths_frame(*arms), "{finding}")'
+    drawn = f'Drawn("lengths", lengths(*arms), "{CAPTION}", lengths_frame(*arms), "Episodes have few turns.")'
     insert(gallery, "    if not paired:\n        return drawn\n", f"    drawn.append({drawn})\n")
-    assert touched(root) == named("Add a figure", name="lengths")
-    keeps_the_rules(root)
-    assert set(changed_code(root)) == {"render_evidence", "package"}  # nothing trains or plays again
-    ran(root, "-c", MADE.format(True))
-    run = root / ".scratch/made"
+
+
+ADDED: dict[str, tuple[Callable[[Path], None], dict[str, str]]] = {
+    "task": (add_task, {"name": "echo"}),
+    "reward part": (add_part, {}),
+    "figure": (add_figure, {"name": "lengths"}),
+}
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy in which a task, a reward part and a figure were added, each by the files its steps name."""
+    root, before = copied(tmp_path_factory.mktemp("added")), set[str]()
+    for thing, (add, names) in ADDED.items():
+        add(root)
+        assert touched(root) - before == named(f"Add a {thing}", **names), thing
+        before = touched(root)
+    return root
+
+
+def test_what_is_added_keeps_the_rules_and_only_a_figure_renders_again(house: Path) -> None:
+    keeps_the_rules(house)
+    # A task is found by its name, a part is in code that ran before, and a figure trains and plays nothing.
+    assert set(changed_code(house)) == {"render_evidence", "package"}
+
+
+def test_a_new_task_goes_from_its_data_to_a_claim(house: Path) -> None:
+    ran(house, "-m", "assay.cli", "config", "use", "task=echo", "grpo=pretrained")
+    verdict, n, parts = json.loads(ran(house, "-c", ECHO_PLAYED).splitlines()[-1])
+    assert (verdict, n, parts) == ("IMPROVED", 20, ["said"])
+
+
+def test_a_new_reward_part_is_in_every_table_by_its_name_and_a_new_figure_in_the_report(house: Path) -> None:
+    ran(house, "-m", "assay.cli", "config", "use", "task=structured")
+    assert "brief: 0.1" in (house / "params.yaml").read_text()
+    ran(house, "-c", MADE)
+    run = house / ".scratch/made"
+    columns = (run / place_of("reward_components.csv")).read_text().splitlines()
+    earned = [float(line.split(",")[columns[0].split(",").index("mean_brief")]) for line in columns[1:]]
+    assert len(earned) == 6 and 0 < max(earned) <= 0.1
+    assert '"brief":0.1' in (run / place_of("post_eval.jsonl")).read_text().replace(" ", "")
     assert {"lengths.svg", "lengths.png"} <= {path.name for path in (run / place_of("figures")).iterdir()}
-    assert caption in (run / place_of("report.html")).read_text()
+    assert CAPTION in (run / place_of("report.html")).read_text()
 
 
 def test_a_new_preset_composes_is_checked_and_may_leave_nothing_out(tmp_path: Path) -> None:

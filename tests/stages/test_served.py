@@ -1,4 +1,4 @@
-"""A base and a tuned model behind addresses, through the real stages: measured, kept where a stage fails, refused."""
+"""A base and a tuned model behind addresses, through the real stages: measured, kept, refused."""
 
 from __future__ import annotations
 
