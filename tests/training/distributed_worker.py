@@ -210,8 +210,11 @@ def play(scene: str, folder: Path, processes: Processes) -> Report:
         return training(folder / scene, settings(dropout=0.0), failing([(2, 2), (2, 3)], 10**6))
     if scene.startswith("poison_"):
         return poisoned(folder, rank, scene)
-    assert scene == "refusals", scene
-    return refusals(folder, processes)
+    if scene == "refusals":
+        return refusals(folder, processes)
+    from tests.training import sharded_worker  # which is made of what stands here
+
+    return sharded_worker.play(scene, folder, processes)
 
 
 def watched(folder: Path) -> list[str]:

@@ -1,20 +1,11 @@
-"""One of two processes that hold a base in parts, for test_sharded.py: trains a few times and writes down
-what it saw.
-
-python -m torch.distributed.run --standalone --nproc-per-node=2 -m tests.training.sharded_worker FOLDER
-"""
+"""Scenes of two processes that hold a base in parts, which distributed_worker.py plays after its own."""
 
 from __future__ import annotations
 
-import gc
-import json
-import sys
-import warnings
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import torch
 from torch.distributed.tensor import DTensor
 
 from assay.core.config.settings import Params
@@ -22,6 +13,7 @@ from assay.policy.model import Policy
 from assay.policy.processes import Processes
 from assay.training import logprobs, rollouts
 from assay.training import trainer as trainer_room
+from tests.small_policy import small_policy
 from tests.training import distributed_worker as worker
 from tests.training import test_training as toy
 from tests.training.distributed_worker import CRASH_STEP, Report, poisoned, training
@@ -48,11 +40,7 @@ worker_settings = worker.settings
 def two_layers() -> Policy:
     """Return a policy with more than one layer to cut, and a matrix whose rows two processes cannot share
     evenly."""
-    with mock.patch.object(toy, "TinyArchitecture", lambda **shape: architecture(**shape | {"layers": 2})):
-        return fresh_policy()
-
-
-fresh_policy, architecture = toy.fresh_policy, toy.TinyArchitecture
+    return small_policy(toy.TASK.vocabulary(), 5, layers=2, max_positions=256)
 
 
 def seen(folder: Path) -> Report:
@@ -95,45 +83,31 @@ def again(folder: Path) -> Report:
     return training(folder, settings("fsdp"))
 
 
+SCENES = ("parts_ddp", "parts", "parts_recomputed", "parts_clean", "parts_resumed", "parts_poisoned")
+
+
 def play(scene: str, folder: Path, processes: Processes) -> Report:
-    """Play one scene."""
-    where = folder / scene
-    if scene in ("ddp", "ddp_dropout"):
-        return training(where, settings("ddp", **({"dropout": 0.0} if scene == "ddp" else {})))
-    if scene == "fsdp":
-        return seen(where)
-    if scene == "clean":
-        return training(where, settings("fsdp"))
-    if scene == "resumed":
-        return again(where)
-    if scene == "recomputed":
-        return training(where, settings("fsdp", dropout=0.0, gradient_checkpointing=True))
-    assert scene == "poison_rollback", scene
-    with mock.patch.object(worker, "settings", lambda **health: settings("fsdp", **health)):
-        return poisoned(folder, processes.rank, scene)
-
-
-SCENES = ("ddp", "fsdp", "recomputed", "clean", "resumed", "poison_rollback")
-
-
-def main() -> None:
-    """Play all scenes, with as many passes in one process and the other as the rows ask for."""
-    folder = Path(sys.argv[1])
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
-    processes = Processes.joined(worker_settings().distributed)
+    """Play one scene, with as many passes in one process and the other as the rows ask for."""
     # Passes cost nothing: so rows of unlike length go apart, and one process has more passes to make than the
     # other.
     with (
         mock.patch.dict(logprobs.PASS_COST, {"cpu": 1.0}),
         mock.patch.object(toy, "fresh_policy", two_layers),
     ):
-        for scene in SCENES:
-            gc.freeze()  # what was imported is no garbage, and trainers look for it at every end
-            report = play(scene, folder, processes)
-            (folder / f"{scene}.rank{processes.rank}.json").write_text(json.dumps(report), encoding="utf-8")
-    processes.leave()
+        return _played(scene, folder / scene, processes)
 
 
-if __name__ == "__main__":
-    main()
+def _played(scene: str, folder: Path, processes: Processes) -> Report:
+    if scene == "parts_ddp":
+        return training(folder, settings("ddp", dropout=0.0))
+    if scene == "parts":
+        return seen(folder)
+    if scene == "parts_clean":
+        return training(folder, settings("fsdp"))
+    if scene == "parts_resumed":
+        return again(folder)
+    if scene == "parts_recomputed":
+        return training(folder, settings("fsdp", dropout=0.0, gradient_checkpointing=True))
+    assert scene == "parts_poisoned", scene
+    with mock.patch.object(worker, "settings", lambda **health: settings("fsdp", **health)):
+        return poisoned(folder, processes.rank, "poison_rollback")

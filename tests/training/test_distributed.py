@@ -1,8 +1,8 @@
 """Two processes train as one: equal weights, disjoint work, one writer, and no way to end that costs a
-finished step.
+finished step; also where each holds its part of the base.
 
-What the processes do is in distributed_worker.py; each launch of torchrun costs the imports of three
-processes, so a few launches play all scenes, and the tests read what they left.
+What the processes do is in distributed_worker.py and sharded_worker.py; each launch of torchrun costs the
+imports of three processes, so a few launches play all scenes, and the tests read what they left.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch.distributed.elastic.metrics import api
 from torch.distributed.elastic.multiprocessing import SignalException
 
@@ -32,6 +33,7 @@ from assay.policy.processes import Processes
 from assay.training.recipe import item_order
 from tests.house import ROOT
 from tests.training import distributed_worker as worker
+from tests.training import sharded_worker as sharded
 from tests.training import test_training as toy
 from tests.training.distributed_worker import CRASH_STEP, RETRIES, STEPS, WORLD, failing, settings, training
 
@@ -53,7 +55,7 @@ LAUNCHES = {
         ],
     ),
     "killed": (OURS, ["killed"]),
-    "whole": (PLAIN, ["resume_killed", "resume_terminated", "again", "environment_gone"]),
+    "whole": (PLAIN, ["resume_killed", "resume_terminated", "again", "environment_gone", *sharded.SCENES]),
 }
 
 
@@ -92,7 +94,7 @@ def launched(folder: Path, module: str, scenes: list[str]) -> subprocess.Complet
         capture_output=True,
         text=True,
         check=False,
-        timeout=240,
+        timeout=480,
     )
 
 
@@ -292,6 +294,66 @@ def test_what_cannot_work_is_refused_by_every_process_with_what_is_different(pla
             rf"rank 0: \('[0-9a-f]{{12}}…', {STEPS}\); rank 1: \('[0-9a-f]{{12}}…', None\)", other["message"]
         )
         assert "DVC_ROOT" in other["message"]
+
+
+def test_a_process_learns_with_its_part_of_the_base_and_plays_with_all_of_it(played: Played) -> None:
+    parts = []
+    for report in played("parts"):
+        ((held, all_of_it),) = report["learning"]
+        assert report["own"] == [0] and report["playing"] == [all_of_it]
+        parts.append(held)
+    assert sum(parts) == all_of_it and max(parts) < 0.51 * all_of_it
+
+
+def test_the_first_step_is_that_of_ddp_and_what_comes_of_it_differs_by_rounding(played: Played) -> None:
+    parts, whole = played("parts")[0], played("parts_ddp")[0]
+    for link in ("prompts", "completions", "rewards"):
+        assert parts["digests"][0][link] == whole["digests"][0][link], link
+    for link in ("prompts", "rewards"):
+        assert [step[link] for step in parts["digests"]] == [step[link] for step in whole["digests"]], link
+    assert parts["validations"] == whole["validations"] and parts["steps"] == whole["steps"] == [
+        *range(1, STEPS + 1)
+    ]
+    for step in (0, 2, STEPS):
+        mine, theirs = (
+            load_file(played.folder / scene / f"step-{step:06d}/adapter.safetensors")
+            for scene in ("parts", "parts_ddp")
+        )
+        assert list(mine) == list(theirs)
+        apart = max(float((mine[name] - theirs[name]).abs().max()) for name in mine)
+        assert apart < 1e-4 and all(mine[name].shape == theirs[name].shape for name in mine)
+    moved = load_file(played.folder / "parts/step-000000/adapter.safetensors")
+    assert max(float((mine[name] - moved[name]).abs().max()) for name in mine) > 0.01
+
+
+def test_processes_that_hold_parts_end_with_the_same_weights_and_say_the_same(played: Played) -> None:
+    for scene in sharded.SCENES:
+        mine, other = played(scene)
+        apart = {name for name in mine if mine[name] != other[name]}
+        assert apart <= {"played", "learning", "wrote", "rank"}, scene
+        assert mine["newest"] == STEPS and "error" not in mine
+
+
+def test_what_is_computed_twice_to_save_memory_is_the_same(played: Played) -> None:
+    for one, other in zip(played("parts"), played("parts_recomputed"), strict=True):
+        assert one["chain"] == other["chain"] and one["adapter"] == other["adapter"]
+
+
+def test_a_training_that_broke_goes_on_from_its_checkpoint_to_the_same_chain(played: Played) -> None:
+    for clean, resumed in zip(played("parts_clean"), played("parts_resumed"), strict=True):
+        assert resumed["start"] == CRASH_STEP - 1 and clean["start"] is None
+        for name in ("chain", "adapter", "digests", "validations", "chosen", "alarms", "steps"):
+            assert clean[name] == resumed[name], name
+    assert played("parts_clean")[0]["chain"] != played("parts")[0]["chain"]  # which has no dropout
+
+
+def test_a_loss_that_is_nan_where_a_base_is_in_parts_moves_no_weight_and_the_training_goes_back(
+    played: Played,
+) -> None:
+    for report in played("parts_poisoned"):
+        assert report["skipped"] == {str(CRASH_STEP): "loss"}
+        weights = [step["weights"] for step in report["digests"]]
+        assert weights[CRASH_STEP - 1] == weights[CRASH_STEP - 2] and len(set(weights)) == STEPS - 1
 
 
 def test_a_launch_of_another_size_is_refused_before_anybody_waits(monkeypatch: pytest.MonkeyPatch) -> None:

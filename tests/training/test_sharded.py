@@ -1,21 +1,18 @@
-"""Two processes that hold a base in parts learn what two that hold it whole do, and come back from whatever
-stops them."""
+"""How processes that may hold a base in parts are started: the flags and settings that are taken, and those
+that are refused. What they learn is in test_distributed.py."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from accelerate.commands.launch import _validate_launch_command, launch_command_parser
 from accelerate.utils.launch import prepare_multi_gpu_env
-from safetensors.torch import load_file
 
 from assay.core.config.reading import parse_params
 from assay.core.config.settings import DistributedSettings
@@ -31,91 +28,9 @@ from assay.pipeline.launching import (
     refuse_unfit,
 )
 from tests.house import ROOT
-from tests.training import sharded_worker as worker
-from tests.training import test_distributed as distributed
-from tests.training.distributed_worker import CRASH_STEP, STEPS, WORLD
+from tests.training.distributed_worker import WORLD
 
 FILES = ROOT / "configs/launch/accelerate"
-Reports = dict[str, list[dict[str, Any]]]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where two processes have played all scenes."""
-    where = tmp_path_factory.mktemp("sharded")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(distributed, "worker", worker)
-        done = distributed.launched(where, distributed.PLAIN, [])
-    assert done.returncode == 0, done.stderr[-3000:]
-    return where
-
-
-@pytest.fixture(scope="module")
-def played(folder: Path) -> Reports:
-    """What each process reported of each scene, by rank."""
-    return {
-        scene: [json.loads((folder / f"{scene}.rank{rank}.json").read_text("utf-8")) for rank in range(WORLD)]
-        for scene in worker.SCENES
-    }
-
-
-def test_a_process_learns_with_its_part_of_the_base_and_plays_with_all_of_it(played: Reports) -> None:
-    parts = []
-    for report in played["fsdp"]:
-        ((held, all_of_it),) = report["learning"]
-        assert report["own"] == [0] and report["playing"] == [all_of_it]
-        parts.append(held)
-    assert sum(parts) == all_of_it and max(parts) < 0.51 * all_of_it
-
-
-def test_the_first_step_is_that_of_ddp_and_what_comes_of_it_differs_by_rounding(
-    folder: Path, played: Reports
-) -> None:
-    parts, whole = played["fsdp"][0], played["ddp"][0]
-    for link in ("prompts", "completions", "rewards"):
-        assert parts["digests"][0][link] == whole["digests"][0][link], link
-    for link in ("prompts", "rewards"):
-        assert [step[link] for step in parts["digests"]] == [step[link] for step in whole["digests"]], link
-    assert parts["validations"] == whole["validations"] and parts["steps"] == whole["steps"] == [
-        *range(1, STEPS + 1)
-    ]
-    for step in (0, 2, STEPS):
-        mine, theirs = (
-            load_file(folder / scene / f"step-{step:06d}/adapter.safetensors") for scene in ("fsdp", "ddp")
-        )
-        assert list(mine) == list(theirs)
-        apart = max(float((mine[name] - theirs[name]).abs().max()) for name in mine)
-        assert apart < 1e-4 and all(mine[name].shape == theirs[name].shape for name in mine)
-    moved = load_file(folder / "fsdp/step-000000/adapter.safetensors")
-    assert max(float((mine[name] - moved[name]).abs().max()) for name in mine) > 0.01
-
-
-def test_both_processes_end_with_the_same_weights_and_say_the_same(played: Reports) -> None:
-    for scene, (mine, other) in played.items():
-        assert {name for name in mine if mine[name] != other[name]} <= {"played", "learning"}, scene
-        assert mine["newest"] == STEPS and "error" not in mine
-
-
-def test_what_is_computed_twice_to_save_memory_is_the_same(played: Reports) -> None:
-    for one, other in zip(played["fsdp"], played["recomputed"], strict=True):
-        assert one["chain"] == other["chain"] and one["adapter"] == other["adapter"]
-
-
-def test_a_training_that_broke_goes_on_from_its_checkpoint_to_the_same_chain(played: Reports) -> None:
-    for clean, resumed in zip(played["clean"], played["resumed"], strict=True):
-        assert resumed["start"] == CRASH_STEP - 1 and clean["start"] is None
-        for name in ("chain", "adapter", "digests", "validations", "chosen", "alarms", "steps"):
-            assert clean[name] == resumed[name], name
-    assert played["clean"][0]["chain"] != played["fsdp"][0]["chain"]  # which has no dropout
-
-
-def test_a_loss_that_is_nan_in_one_process_moves_no_weight_and_the_training_goes_back(
-    played: Reports,
-) -> None:
-    for report in played["poison_rollback"]:
-        assert report["skipped"] == {str(CRASH_STEP): "loss"}
-        weights = [step["weights"] for step in report["digests"]]
-        assert weights[CRASH_STEP - 1] == weights[CRASH_STEP - 2] and len(set(weights)) == STEPS - 1
 
 
 def settings(engine: str) -> DistributedSettings:
