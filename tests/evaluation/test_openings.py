@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from assay.core.config.settings import TinyArchitecture
 from assay.core.decoding import Decoding
 from assay.core.errors import TaskError
 from assay.core.records import Episode
@@ -16,10 +15,9 @@ from assay.evaluation.alarms import cuts_said
 from assay.evaluation.replay import graded_again
 from assay.evaluation.rollout import play
 from assay.evaluation.trajectory import open_item
-from assay.policy.base import tiny
 from assay.policy.model import Policy
-from assay.policy.renderer import Dialogue
 from assay.tasks.protocol import Item
+from tests.small_policy import small_policy
 from tests.training.toy_task import WORDS, Letters
 
 ITEM = Item("long", "long", {}, "abcdefgh" * 25, None)
@@ -52,11 +50,7 @@ class Marking(Letters):
 
 @pytest.fixture(scope="module")
 def policy() -> Policy:
-    tokenizer = tiny.build_tokenizer(WORDS)
-    shape = TinyArchitecture(
-        hidden_size=16, intermediate_size=32, layers=1, heads=2, max_positions=512, initializer_range=0.05
-    )
-    return Policy(tiny.build_model(shape, tokenizer, 3), tokenizer, Dialogue(tokenizer), "test")
+    return small_policy(WORDS, hidden_size=16, intermediate_size=32)
 
 
 def played(policy: Policy, task: Any, *items: Item) -> tuple[Suite, list[Episode]]:

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from assay.core.config.settings import TinyArchitecture
 from assay.core.decoding import Decoding
 from assay.core.errors import ConfigError, EnvironmentLost
 from assay.core.records import Episode
@@ -21,11 +20,10 @@ from assay.dataset.suite import Play, Suite, choose
 from assay.evaluation.measure import measure
 from assay.evaluation.phases import Phases
 from assay.evaluation.rollout import Lost, Rollout, attempt, play, play_baseline
-from assay.policy.base import tiny
 from assay.policy.model import Policy
-from assay.policy.renderer import Dialogue
 from assay.tasks.collider import Collider, ColliderSettings, generate
 from tests.evaluation.failing_environment import Failing
+from tests.small_policy import small_policy
 
 TASK = Collider(ColliderSettings(surface="compact", max_turns=4, shaping=0.0, gamma=1.0))
 ITEMS = [TASK.item(row) for row in generate("validation", 12, max_turns=8, labels=("rollout test",))]
@@ -34,11 +32,7 @@ SAMPLED = Decoding(1.0, 5)
 
 @pytest.fixture(scope="module")
 def policy() -> Policy:
-    tokenizer = tiny.build_tokenizer(TASK.vocabulary())
-    shape = TinyArchitecture(
-        hidden_size=32, intermediate_size=64, layers=2, heads=4, max_positions=512, initializer_range=0.05
-    )
-    return Policy(tiny.build_model(shape, tokenizer, 3), tokenizer, Dialogue(tokenizer), "test")
+    return small_policy(TASK.vocabulary(), layers=2, heads=4)
 
 
 def suite(draws: int = 2, seed: int = 0) -> Suite:

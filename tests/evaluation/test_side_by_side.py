@@ -9,7 +9,6 @@ from typing import Any, ClassVar, cast
 
 import pytest
 
-from assay.core.config.settings import TinyArchitecture
 from assay.core.decoding import Decoding
 from assay.core.errors import EnvironmentFailure, EnvironmentLost, TaskError
 from assay.core.records import Episode
@@ -18,13 +17,12 @@ from assay.evaluation import retries
 from assay.evaluation.measure import measure
 from assay.evaluation.replay import graded_again
 from assay.evaluation.rollout import Lost, Rollout, attempt, play, play_baseline
-from assay.policy.base import tiny
 from assay.policy.model import Policy
-from assay.policy.renderer import Dialogue
 from assay.stages.render_evidence.remembered import Remembered, remembered
 from assay.tasks.own.isolation.server import ADDRESS
 from assay.tasks.own.task import OwnState, OwnTask, own_task
 from assay.tasks.protocol import Item, Message, Step, Task
+from tests.small_policy import small_policy
 from tests.tasks.own.test_isolation import serve
 from tests.tasks.own.test_lessons import settings
 
@@ -98,11 +96,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def policy() -> Policy:
-    tokenizer = tiny.build_tokenizer([*"ab 0123456789", "left"])
-    shape = TinyArchitecture(
-        hidden_size=32, intermediate_size=64, layers=2, heads=4, max_positions=256, initializer_range=0.05
-    )
-    return Policy(tiny.build_model(shape, tokenizer, 3), tokenizer, Dialogue(tokenizer), "test")
+    return small_policy([*"ab 0123456789", "left"], layers=2, heads=4, max_positions=256)
 
 
 def game(root: Path, kind: type[OwnTask] | None = None, **changes: Any) -> OwnTask:

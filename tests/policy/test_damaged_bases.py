@@ -15,7 +15,6 @@ import torch
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 
-from assay.core.config.settings import TinyArchitecture
 from assay.core.decoding import Decoding
 from assay.core.errors import PolicyError
 from assay.policy.base import tiny
@@ -24,6 +23,7 @@ from assay.policy.engine.context import windows_of
 from assay.policy.engine.engine import Session
 from assay.policy.model import evaluating, load, open_tokenizer, playing
 from tests.policy.architectures import logprobs_of
+from tests.small_policy import small_base
 
 Harm = Callable[[Path], Any]
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -32,13 +32,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("base") / "mine"
-    tokenizer = tiny.build_tokenizer([chr(code) for code in range(32, 127)])
-    shape = TinyArchitecture(
-        hidden_size=32, intermediate_size=64, layers=1, heads=2, max_positions=64, initializer_range=0.02
-    )
-    tiny.build_model(shape, tokenizer, 0).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    return small_base(folder, seed=0, max_positions=64, initializer_range=0.02)
 
 
 def says(name: str, **changes: Any) -> Harm:
@@ -203,12 +197,7 @@ def test_code_of_its_own_is_refused_by_whoever_loads(tmp_path: Path, name: str, 
 
 def four_bit(folder: Path, dtype: str) -> Any:
     """Return a 4-bit model under an adapter that changes what it says."""
-    tokenizer = tiny.build_tokenizer([chr(code) for code in range(32, 127)])
-    shape = TinyArchitecture(
-        hidden_size=64, intermediate_size=128, layers=2, heads=2, max_positions=64, initializer_range=0.05
-    )
-    tiny.build_model(shape, tokenizer, 5).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    small_base(folder, seed=5, hidden_size=64, intermediate_size=128, layers=2, max_positions=64)
     policy = load(folder, adapter=None, device="cpu", dtype=dtype, quantization="nf4")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(4)

@@ -11,26 +11,17 @@ import torch
 from peft import LoraConfig, get_peft_model
 from peft.tuners.lora import Linear as Lora
 
-from assay.core.config.settings import TinyArchitecture
-from assay.policy.base import tiny
 from assay.policy.engine import fused_lora as module
 from assay.policy.engine.choice import BLOCK, _inverse, _inverse_by_blocks, choose
 from assay.policy.engine.fused_lora import summed
 from assay.policy.model import Policy
-from assay.policy.renderer import Dialogue
 from tests.policy.architectures import build
-
-WORDS = ["a", "b", "c", "d", "e", "f", " "]
-SHAPE = TinyArchitecture(
-    hidden_size=32, intermediate_size=64, layers=2, heads=4, max_positions=256, initializer_range=0.3
-)
+from tests.small_policy import small_policy
 
 
 @pytest.fixture(scope="module")
 def policy() -> Policy:
-    tokenizer = tiny.build_tokenizer(WORDS)
-    model = tiny.build_model(SHAPE, tokenizer, seed=1)
-    return Policy(model, tokenizer, Dialogue(tokenizer), "test")
+    return small_policy(["a", "b", "c", "d", "e", "f", " "], 1)
 
 
 def test_a_conversation_is_assembled_in_play_as_it_was_taught(policy: Policy) -> None:

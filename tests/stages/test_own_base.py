@@ -12,14 +12,12 @@ import pytest
 
 from assay.core.config.composition import Selection, compose
 from assay.core.config.reading import parse_params
-from assay.core.config.settings import TinyArchitecture
 from assay.core.errors import PolicyError, TrainingError
 from assay.core.seeds import derive_seed
 from assay.core.storage.json import read_record
 from assay.evidence.claim.claim import Claim
 from assay.package.archive import unpack
 from assay.pipeline.project import Project
-from assay.policy.base import tiny
 from assay.policy.base.pretrained import locate
 from assay.stages import base, control, fingerprint, package, post_eval, pre_eval, render_evidence, train
 from assay.tools.doctor import preflight
@@ -29,18 +27,14 @@ from assay.verify.stated import facts_within_bounds
 from assay.verify.unpacked import Unpacked
 from tests import own_data
 from tests.house import ROOT
+from tests.small_policy import LETTERS, small_base
 from tests.verification.made_lock import lock
 
 
 def pretrained(folder: Path) -> Path:
     """Write a Hugging Face model folder with random weights and a tokenizer of letters."""
-    tokenizer = tiny.build_tokenizer([chr(code) for code in range(32, 127)] + ["\n"])
-    shape = TinyArchitecture(
-        hidden_size=16, intermediate_size=32, layers=1, heads=2, max_positions=512, initializer_range=0.02
-    )
-    tiny.build_model(shape, tokenizer, derive_seed("own")).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    shape = {"hidden_size": 16, "intermediate_size": 32, "initializer_range": 0.02}
+    return small_base(folder, [*LETTERS, "\n"], derive_seed("own"), **shape)
 
 
 def small(root: Path, model: str = "kept/mine") -> Project:

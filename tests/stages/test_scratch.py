@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from assay.core.config.settings import Params, TinyArchitecture
+from assay.core.config.settings import Params
 from assay.core.errors import ConfigError, EnvironmentLost, RunningAlready
 from assay.core.records import Episode
 from assay.evaluation import measure as measuring
@@ -25,12 +25,12 @@ from assay.pipeline import resume as scratch
 from assay.pipeline.policies import open_policy
 from assay.pipeline.project import Project
 from assay.pipeline.resume import KeptEpisodes, difference, locked, run_key
-from assay.policy.base import tiny
 from assay.policy.model import Policy
 from assay.stages import fingerprint, pre_eval
 from tests import own_data
 from tests.evaluation.failing_environment import Timeout
 from tests.house import ROOT
+from tests.small_policy import LETTERS, small_base
 
 FILES = ("pre_eval.jsonl", "pre_eval_greedy.jsonl")
 # Two episodes a batch: four batches of sampled draws, two of greedy ones.
@@ -65,12 +65,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Project:
     interrupts."""
     root = tmp_path_factory.mktemp("project")
     own_data.write_data(root)
-    tokenizer = tiny.build_tokenizer([chr(code) for code in range(32, 127)] + ["\n"])
-    shape = TinyArchitecture(
-        hidden_size=16, intermediate_size=32, layers=1, heads=2, max_positions=512, initializer_range=0.05
-    )
-    for part in (tokenizer, tiny.build_model(shape, tokenizer, 3)):
-        part.save_pretrained(root / "models/base")
+    small_base(root / "models/base", [*LETTERS, "\n"], hidden_size=16, intermediate_size=32)
     whole = own_data.project(root)
     whole = with_params(whole, "evaluation", items=4, draws=2)
     whole = with_params(whole, "task", max_new_tokens={"compact": 6, "json": 6})

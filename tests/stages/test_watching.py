@@ -9,21 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from assay.core.config.settings import TinyArchitecture
 from assay.core.records import Episode, HealthSummary, TrainFacts
 from assay.core.storage.json import read_record, write_json
 from assay.pipeline import heldout
 from assay.pipeline import live_log as live
 from assay.pipeline.inputs import task_of, validation_suite
 from assay.pipeline.project import Project
-from assay.policy.base import tiny
 from assay.policy.model import Policy
-from assay.policy.renderer import Dialogue
 from assay.stages import fingerprint
 from assay.stages.render_evidence import claim_at
 from assay.training.log.history import History, Validation, Watch
 from tests.evaluation.test_statistics import play
 from tests.house import ROOT
+from tests.small_policy import small_policy
 from tests.training.toy_task import Letters
 
 TASK = Letters(alarms={"early": 0.25})
@@ -108,11 +106,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 @pytest.fixture(scope="module")
 def policy(project: Project) -> Policy:
-    tokenizer = tiny.build_tokenizer(task_of(project).vocabulary())
-    shape = TinyArchitecture(
-        hidden_size=16, intermediate_size=32, layers=1, heads=2, max_positions=512, initializer_range=0.05
-    )
-    return Policy(tiny.build_model(shape, tokenizer, 3), tokenizer, Dialogue(tokenizer), "test")
+    return small_policy(task_of(project).vocabulary(), hidden_size=16, intermediate_size=32)
 
 
 def test_how_long_a_suite_took_is_written_beside_its_results(project: Project, policy: Policy) -> None:

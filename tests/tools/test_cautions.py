@@ -6,16 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from assay.core.config.settings import TinyArchitecture
 from assay.dataset.suite import Suite
 from assay.pipeline.inputs import items_of, task_of
 from assay.pipeline.project import Project
-from assay.policy.base import tiny
 from assay.policy.model import Policy
-from assay.policy.renderer import Dialogue
 from assay.stages import fingerprint
 from assay.tools.evaluate import find_cautions
 from tests import own_data
+from tests.small_policy import small_policy
 
 
 @pytest.fixture
@@ -27,11 +25,7 @@ def project(tmp_path: Path) -> Project:
 
 
 def speaking(words: list[str]) -> Policy:
-    tokenizer = tiny.build_tokenizer(words)
-    shape = TinyArchitecture(
-        hidden_size=16, intermediate_size=16, layers=1, heads=2, max_positions=64, initializer_range=0.05
-    )
-    return Policy(tiny.build_model(shape, tokenizer, 0), tokenizer, Dialogue(tokenizer), "test")
+    return small_policy(words, 0, hidden_size=16, intermediate_size=16, max_positions=64)
 
 
 def said(project: Project, split: str, name: str, policy: Policy) -> list[str]:
