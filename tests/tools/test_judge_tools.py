@@ -127,11 +127,10 @@ def judged(before: Path, after: Path) -> Claim:
 @pytest.mark.skipif(
     not has("inspect_ai"), reason="inspect_ai is not installed here, and not among assay's pins"
 )
-@pytest.mark.parametrize("forms", [("eval", "json"), ("json", "eval")], ids=" and ".join)
-def test_logs_that_inspect_wrote_come_to_what_inspect_says(forms: tuple[str, str], tmp_path: Path) -> None:
+def test_logs_that_inspect_wrote_come_to_what_inspect_says_in_either_form(tmp_path: Path) -> None:
     (before, low), (after, high) = (
         written(INSPECT, tmp_path, arm, every, form)
-        for arm, every, form in (("before", "5", forms[0]), ("after", "2", forms[1]))
+        for arm, every, form in (("before", "5", "eval"), ("after", "2", "json"))
     )
     found = judged(before, after)
     assert found.before is not None and found.before.value == pytest.approx(low)
@@ -249,10 +248,17 @@ def evaluated_by_verifiers(folder: Path, arm: str, every: int, refused: int | No
     return folder / arm
 
 
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What verifiers wrote of a model that is right in four of twenty answers."""
+    return evaluated_by_verifiers(tmp_path_factory.mktemp("base"), "base", 5)
+
+
 @VERIFIERS
-def test_rollouts_that_verifiers_wrote_come_to_the_answers_that_were_given(tmp_path: Path) -> None:
-    files = [evaluated_by_verifiers(tmp_path, arm, every) for arm, every in (("base", 5), ("tuned", 2))]
-    told, _, found = judge_files(*files, JudgeRequest())
+def test_rollouts_that_verifiers_wrote_come_to_the_answers_that_were_given(
+    base: Path, tmp_path: Path
+) -> None:
+    told, _, found = judge_files(base, evaluated_by_verifiers(tmp_path, "tuned", 2), JudgeRequest())
     claim = found.claim
     # 10 to 19, each with the next number as its second draw: four are divided by five, ten by two.
     assert claim.before is not None and claim.before.value == 4 / 20
@@ -264,7 +270,6 @@ def test_rollouts_that_verifiers_wrote_come_to_the_answers_that_were_given(tmp_p
 
 
 @VERIFIERS
-def test_a_rollout_that_verifiers_could_not_finish_has_no_score(tmp_path: Path) -> None:
-    before = evaluated_by_verifiers(tmp_path, "base", 5)
-    claim = judged(before, evaluated_by_verifiers(tmp_path, "tuned", 2, refused=13))
+def test_a_rollout_that_verifiers_could_not_finish_has_no_score(base: Path, tmp_path: Path) -> None:
+    claim = judged(base, evaluated_by_verifiers(tmp_path, "tuned", 2, refused=13))
     assert claim.verdict == "NOT EVALUABLE" and "2 of 20 results after have no score" in claim.reason

@@ -65,12 +65,11 @@ def test_what_is_graded_beside_says_what_one_process_says_and_bars_the_claim(
     unpacked: Path, tmp_path: Path
 ) -> None:
     edited(unpacked, place_of("post_eval.jsonl"), '"success":false', '"success":true')
-    alone = next(pages_again(Unpacked(unpacked), tmp_path / "alone", other_drawings=False, other_code=False))
     found = {n: list(all_levels(unpacked, tmp_path / f"{n}", processes=n)) for n in (1, 2)}
     assert found[1] == found[2]
     outcomes = {(each.level, each.name): each.outcome for each in found[2]}
     assert (outcomes["V2", "post_eval.jsonl"], outcomes["V2", "pre_eval.jsonl"]) == ("failed", "passed")
-    assert (alone.name, alone.outcome) == ("claim", "failed") and alone in found[2]
+    assert [each.outcome for each in found[2] if each.name == "claim"] == ["failed"]
 
 
 @pytest.mark.usefixtures("figures_as_stored")
