@@ -179,12 +179,12 @@ def report_of(root: Path) -> dict[str, dict[str, object]]:
 @pytest.mark.long
 def test_another_dataset_of_twenty_thousand_records_is_counted_to_the_last(tmp_path: Path) -> None:
     rows = [row(number) for number in range(MANY)]
-    rows[12_345] = row(12_345, gold={"name": "", "age": 1})  # which breaks the schema
-    with pytest.raises(DataError, match="12346"):
-        audited(tmp_path, jsonl(rows), gold_breaks_schema="refuse")
-    told = audited(tmp_path, jsonl([*rows[:12_345], *rows[12_346:], rows[7]]), duplicate_record="drop")
+    told = audited(tmp_path, jsonl([*rows[1:], rows[7]]), duplicate_record="drop")
     assert told.report.n_records == MANY
     assert told.report.kept == {"tasks": MANY - 1} and told.report.dropped == {"tasks": 1}
+    rows[1234] = row(1234, gold={"name": "", "age": 1})  # which breaks the schema
+    with pytest.raises(DataError, match="1235"):
+        audited(tmp_path, jsonl(rows[:2000]), gold_breaks_schema="refuse")
 
 
 @pytest.mark.long
