@@ -43,6 +43,7 @@ def called(root: Path, *words: str) -> Done:
         patch.chdir(root)
         patch.delenv(IN_EXPERIMENT, raising=False)
         patch.setattr(sys, "argv", ["assay", *words])
+        patch.setattr(console, "_places", [])  # which the command fills for its folder
         for name, file in (("_OUT", out), ("_ERR", err)):
             plain = Console(file=file, soft_wrap=True, highlight=False, markup=False, emoji=False)
             patch.setattr(console, name, plain)

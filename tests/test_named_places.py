@@ -21,7 +21,7 @@ from assay.core.errors import ConfigError
 from assay.pipeline.project import Project
 from assay.tools.sweep.sources import PLAYING
 from tests import house
-from tests.calling import assay
+from tests.calling import called
 from tests.house import ROOT
 
 SELECTIONS = (
@@ -156,7 +156,7 @@ def test_the_command_line_shows_the_file_for_an_error_from_deep_below(root: Path
     preset = root / "configs/grpo/tiny.yaml"
     preset.write_text(preset.read_text().replace("  items: 128\n", "  items: 6400\n"))
     use(root, grpo=None, task=None, seed=None)
-    done = assay(root, "fingerprint")
+    done = called(root, "fingerprint")
     line = preset.read_text().split("\n").index("  items: 6400") + 1
     assert f"configs/grpo/tiny.yaml, line {line}, validation.items: expected at most 256" in done.stderr
     assert not (root / "evidence").exists()

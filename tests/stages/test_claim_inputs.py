@@ -27,7 +27,7 @@ from assay.stages.render_evidence.arms import Arm, ArmReader, checkpoint_frame, 
 from assay.stages.render_evidence.claim_inputs import Arms, ClaimInputs, claim_inputs
 from assay.statistics.power import PlannedPower
 from assay.tools.doctor import preflight
-from tests.calling import assay
+from tests.calling import called
 from tests.house import ROOT
 from tests.verification.made_run import made_run
 
@@ -432,6 +432,6 @@ def test_damaged_episodes_end_as_not_evaluable_and_as_an_error(
 
 def test_without_a_plan_that_can_be_read_no_claim_is_left_at_all(project: Project) -> None:
     project.results("claim_plan.json").write_text("{}")
-    done = assay(project.root, "render-evidence")
+    done = called(project.root, "render-evidence")
     assert done.returncode == 1 and "claim_plan.json" in done.stderr
     assert not project.results("claim.json").exists() and not project.results("report.html").exists()

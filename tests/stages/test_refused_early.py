@@ -23,7 +23,8 @@ from assay.stages import base, fingerprint
 from assay.tools.doctor import preflight
 from assay.tools.doctor.level import level_finding
 from assay.tools.findings import Finding
-from tests.calling import assay, refused
+from tests.calling import called, refused
+from tests.few_presets import leave_few
 from tests.house import ROOT
 from tests.own_data import jsonl, write_sums
 
@@ -207,6 +208,7 @@ def test_the_command_for_the_base_refuses_what_train_would_refuse_and_names_the_
 ) -> None:
     made(tmp_path, {})
     shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    leave_few(tmp_path)
     preset = tmp_path / "configs/grpo/tiny_smoke.yaml"
     lines = preset.read_text().split("\n")
     at = next(n for n, line in enumerate(lines) if line.startswith("  learning_rate:"))
@@ -214,9 +216,9 @@ def test_the_command_for_the_base_refuses_what_train_would_refuse_and_names_the_
     text = "\n".join(lines).replace("  items: 32\n", "  items: 8\n")
     preset.write_text(text)
     for words in (("config", "use", "grpo=tiny_smoke", "task=structured"), ("fingerprint",)):
-        done = assay(tmp_path, *words)
+        done = called(tmp_path, *words)
         assert done.returncode == 0, done.stderr
-    done = assay(tmp_path, "base")
+    done = called(tmp_path, "base")
     refused(done, f"configs/grpo/tiny_smoke.yaml, line {at + 1}, train.learning_rate", "health.preflight")
     assert not (tmp_path / "models").exists()
 

@@ -15,7 +15,7 @@ from assay.core.storage.yaml import read_yaml
 from assay.pipeline.inputs import task_of
 from assay.tools import new_task
 from assay.tools.own_data.audit import project_for
-from tests.calling import assay
+from tests.calling import called
 from tests.house import ROOT
 
 WRITTEN = ("tasks/mine/task.py", "tasks/test_mine.py", "configs/task/mine.yaml", "data/mine/train.jsonl")
@@ -37,7 +37,7 @@ def tried(root: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_it_writes_a_task_with_preset_records_and_a_test_that_passes(root: Path) -> None:
-    done = assay(root, "task", "new", "mine")
+    done = called(root, "task", "new", "mine")
     assert done.returncode == 0, done.stderr
     for place in WRITTEN:
         assert (root / place).is_file() and place in done.stdout
@@ -93,11 +93,11 @@ def test_records_of_ones_own_take_the_place_of_the_first_ones(root: Path) -> Non
     (root / "mine.jsonl").write_text(
         "".join(f'{{"prompt": "pick: a{n} *b{n} c{n}", "answer": "b{n}", "id": "r{n}"}}\n' for n in range(60))
     )
-    told = assay(root, "task", "audit", "mine.jsonl", "--task", "mine")
+    told = called(root, "task", "audit", "mine.jsonl", "--task", "mine")
     assert told.returncode == 0, told.stderr
     asked = "--fix-splits --task mine --data data/mine --force"
     assert asked in told.stdout and "tiny: runs here" in told.stdout
-    done = assay(root, "task", "audit", "mine.jsonl", *asked.split())
+    done = called(root, "task", "audit", "mine.jsonl", *asked.split())
     assert done.returncode == 0, done.stderr
     rows = sum(
         (root / f"data/mine/{split}.jsonl").read_text().count("\n")
