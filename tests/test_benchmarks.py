@@ -17,15 +17,14 @@ import torch
 from benchmarks import cost, filler, floors, json_base, lean, presets, speed_cpu, speed_page, stock
 from benchmarks.common import RESULTS
 
-from assay.core.config.settings import TinyArchitecture
 from assay.core.decoding import Decoding
 from assay.dataset.suite import choose
 from assay.evaluation.rollout import play
-from assay.policy.base import tiny
 from assay.policy.model import Policy
 from assay.policy.renderer import Dialogue
 from assay.tasks.collider import Collider, ColliderSettings, generate
 from tests.house import ROOT
+from tests.small_policy import small_model, small_policy
 
 TASK = Collider(ColliderSettings(surface="compact", max_turns=4, shaping=0.0, gamma=1.0))
 PLAYS = choose(
@@ -44,21 +43,14 @@ WORK = floors.Work(prompts=2, group=3, prompt=12, turns=3, new=4, reply=9)
 
 @pytest.fixture(scope="module")
 def policy() -> Policy:
-    tokenizer = tiny.build_tokenizer(TASK.vocabulary())
-    shape = TinyArchitecture(
-        hidden_size=32, intermediate_size=64, layers=2, heads=4, max_positions=512, initializer_range=0.3
-    )
-    return Policy(tiny.build_model(shape, tokenizer, 3), tokenizer, Dialogue(tokenizer), "test")
+    return small_policy(TASK.vocabulary(), layers=2, heads=4, initializer_range=0.3)
 
 
 @pytest.fixture(scope="module")
 def spoken() -> Policy:
     shown = [list(talk) for talk in SPOKEN.demonstrations(np.random.default_rng(0), 20)]
-    tokenizer = tiny.build_tokenizer(json_base.words(shown))
-    shape = TinyArchitecture(
-        hidden_size=32, intermediate_size=64, layers=2, heads=4, max_positions=2048, initializer_range=0.3
-    )
-    return Policy(tiny.build_model(shape, tokenizer, 3), tokenizer, Dialogue(tokenizer), "test")
+    words = json_base.words(shown)
+    return small_policy(words, layers=2, heads=4, max_positions=2048, initializer_range=0.3)
 
 
 # Runs a script's imports, and looks whether what it names of a module of ours is there; each in a child that
@@ -268,18 +260,7 @@ def test_the_adapter_counted_is_the_one_that_is_trained(policy: Policy) -> None:
         p.numel() for name, p in policy.model.named_parameters() if "norm" not in name
     )
     model = get_peft_model(
-        tiny.build_model(
-            TinyArchitecture(
-                hidden_size=32,
-                intermediate_size=64,
-                layers=2,
-                heads=4,
-                max_positions=512,
-                initializer_range=0.3,
-            ),
-            policy.tokenizer,
-            3,
-        ),
+        small_model(policy.tokenizer, layers=2, heads=4, initializer_range=0.3),
         LoraConfig(r=5, target_modules="all-linear", task_type="CAUSAL_LM"),
     )
     assert shape.adapter(5) == sum(p.numel() for p in model.parameters() if p.requires_grad)

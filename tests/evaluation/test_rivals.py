@@ -17,7 +17,6 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from assay.core.config.rivals import RivalSettings
-from assay.core.config.settings import TinyArchitecture
 from assay.core.decoding import Decoding
 from assay.core.errors import PolicyError
 from assay.core.records import Episode
@@ -45,6 +44,7 @@ from assay.tasks.protocol import Item, Task
 from assay.tasks.rivals import CONSTANT, FEW_SHOT, OF_THE_BASE, players_of, rivals_of, worked_example
 from tests import own_data
 from tests.house import ROOT
+from tests.small_policy import small_model
 from tests.tasks.structured import material
 
 COLLIDER = Collider(ColliderSettings(surface="compact", max_turns=8, shaping=0.0, gamma=1.0))
@@ -181,15 +181,8 @@ CHARACTERS = [chr(code) for code in range(32, 127)] + ["\n"]
 
 
 def policy_of(tokenizer: PreTrainedTokenizerFast, positions: int = 1024) -> Policy:
-    shape = TinyArchitecture(
-        hidden_size=16,
-        intermediate_size=32,
-        layers=1,
-        heads=2,
-        max_positions=positions,
-        initializer_range=0.3,
-    )
-    return Policy(tiny.build_model(shape, tokenizer, 3), tokenizer, Dialogue(tokenizer), "0" * 64)
+    shape = {"hidden_size": 16, "intermediate_size": 32, "max_positions": positions, "initializer_range": 0.3}
+    return Policy(small_model(tokenizer, **shape), tokenizer, Dialogue(tokenizer), "0" * 64)
 
 
 def byte_level() -> PreTrainedTokenizerFast:

@@ -15,7 +15,6 @@ from safetensors.torch import save_file
 from typer.testing import CliRunner, Result
 
 from assay.cli import app
-from assay.core.config.settings import TinyArchitecture
 from assay.core.decoding import Decoding
 from assay.core.errors import AssayError
 from assay.core.records import Episode
@@ -28,6 +27,7 @@ from assay.statistics.report import report_on
 from assay.tasks.collider import Collider, ColliderSettings
 from assay.tools import evaluate as tool
 from tests.house import ROOT
+from tests.small_policy import small_model
 
 TASK = Collider(ColliderSettings(surface="compact", max_turns=10, shaping=0.0, gamma=1.0))
 HELDOUT = "data/collider/heldout.jsonl"
@@ -77,10 +77,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(ROOT / "data", root / "data")
     shutil.copy(ROOT / "params.yaml", root)
     tokenizer = tiny.build_tokenizer(TASK.vocabulary())
-    shape = TinyArchitecture(
-        hidden_size=32, intermediate_size=64, layers=1, heads=2, max_positions=512, initializer_range=0.05
-    )
-    model = tiny.build_model(shape, tokenizer, 3)
+    model = small_model(tokenizer)
     model.save_pretrained(root / "models/base")
     tokenizer.save_pretrained(root / "models/base")
     pretrained.write_pointer(root / "models/pinned", pretrained.resolve(str(root / "models/base"), None))

@@ -16,7 +16,6 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from assay.core.config.reading import parse_params
-from assay.core.config.settings import TinyArchitecture
 from assay.core.errors import AssayError
 from assay.pipeline.heldout_ledger import openings
 from assay.pipeline.inputs import task_of
@@ -26,6 +25,7 @@ from assay.stages import fingerprint
 from assay.tools.sweep import command as tool
 from assay.tools.sweep.sources import SweepRequest
 from tests.house import ROOT
+from tests.small_policy import small_model
 from tests.training.healthy_setup import composed
 
 pytestmark = pytest.mark.filterwarnings(
@@ -36,10 +36,7 @@ WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 
 def base_model(project: Project, hidden: int = 32) -> tuple[Any, Any]:
     tokenizer = tiny.build_tokenizer(task_of(project).vocabulary())
-    shape = TinyArchitecture(
-        hidden_size=hidden, intermediate_size=64, layers=1, heads=2, max_positions=512, initializer_range=0.05
-    )
-    return tiny.build_model(shape, tokenizer, 3), tokenizer
+    return small_model(tokenizer, hidden_size=hidden), tokenizer
 
 
 def saved_adapter(project: Project, folder: Path, seed: int, hidden: int = 32, **settings: Any) -> None:
