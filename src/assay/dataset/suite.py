@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 from assay.core.config.places import setting
@@ -34,7 +35,7 @@ class Play:
     world_seed: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Suite:
     """Items of one split, draws per item, the seed all plays are derived from, the rules of `rules_of`, and
     the label of its draws' seeds: with another label the same worlds are met by other draws."""
@@ -58,14 +59,18 @@ class Suite:
         other = [] if self.sampling == SAMPLING else [self.sampling]
         return digest([self.rules, self.split, asked, self.draws, self.seed, *other])
 
-    @property
+    @cached_property
     def contents(self) -> tuple[str, ...]:
         """What the records ask, in order, whatever their ids; of what came from no file, its digest."""
         return tuple(item.record if item.row is None else content_of(item.row) for item in self.items)
 
     def plays(self) -> list[Play]:
         """Return every play of the suite; all draws of an item meet the same world."""
-        return [
+        return list(self._plays)
+
+    @cached_property
+    def _plays(self) -> tuple[Play, ...]:
+        return tuple(
             Play(
                 item,
                 draw,
@@ -74,7 +79,7 @@ class Suite:
             )
             for item in self.items
             for draw in range(self.draws)
-        ]
+        )
 
 
 def rules_of(

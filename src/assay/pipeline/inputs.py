@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,6 +31,8 @@ MAX_BLOCKLIST_BYTES = 10_000_000
 
 # Items by everything they are made from; the bytes are hashed at every call, only the parsing is saved.
 _ITEMS: dict[str, tuple[Item, ...]] = {}
+# Suites by their items' key and by how they were chosen: who asks again gets the same items.
+_SUITES: dict[tuple[Hashable, ...], Suite] = {}
 
 
 def task_of(project: Project, *, shaping: bool = False) -> Task:
@@ -121,6 +123,11 @@ def items_of(project: Project, split: str) -> list[Item]:
         DataError: The data file, a schema file, the blocklist or the cached copy changed since; names the
             file.
     """
+    return list(_items(project, split)[1])
+
+
+def _items(project: Project, split: str) -> tuple[str, tuple[Item, ...]]:
+    """Return `items_of`, behind the key of all they are made from."""
     found, params = fingerprint_of(project), project.params
     where = f"{params.dataset.root}/{split}.jsonl"
     task = task_of(project)
@@ -144,7 +151,7 @@ def items_of(project: Project, split: str) -> list[Item]:
         _ITEMS[key] = tuple(
             replace(task.item(entry.row), record=entry.digest, row=entry.record) for entry in read
         )
-    return list(_ITEMS[key])
+    return key, _ITEMS[key]
 
 
 def rules_at(project: Project) -> str:
@@ -192,32 +199,17 @@ def splits_of(params: Params) -> tuple[str, str, str]:
 def heldout_suite(project: Project, *, draws: int | None = None, again: bool = False) -> Suite:
     """Return the held-out suite; `again` with other sampling seeds, for the base's second time."""
     chosen = project.params.evaluation
-    items = items_of(project, "heldout")
-    draws = draws or chosen.draws
-    suite = choose(
-        items,
-        chosen.items,
-        split="heldout",
-        draws=draws,
-        seed=chosen.seed,
-        rules=rules_at(project),
-        similarity=project.params.dataset.near_duplicates,
-    )
+    asked = {"n": chosen.items, "draws": draws or chosen.draws, "seed": chosen.seed}
+    suite = _chosen(project, "heldout", choose, split="heldout", **asked)
     return replace(suite, sampling=SAMPLING_AGAIN) if again else suite
 
 
 def secondary_suites(project: Project) -> dict[str, Suite]:
     """Return the suites on which policies are compared beside the held-out one, by data file."""
-    params, rules = project.params, rules_at(project)
+    chosen = project.params.evaluation
     return {
-        name: choose_secondary(
-            items_of(project, name),
-            params.evaluation.items,
-            seed=params.evaluation.seed,
-            rules=rules,
-            similarity=params.dataset.near_duplicates,
-        )
-        for name in params.dataset.secondary
+        name: _chosen(project, name, choose_secondary, most=chosen.items, seed=chosen.seed)
+        for name in project.params.dataset.secondary
     }
 
 
@@ -233,17 +225,19 @@ def secondary_file(stage: str, suite: str) -> str:
 def validation_suite(project: Project) -> Suite:
     """Return the validation suite, from whichever data file the settings name."""
     chosen = project.params.validation
-    items = items_of(project, chosen.suite)
-    rules = rules_at(project)
-    return choose(
-        items,
-        chosen.items,
-        split="validation",
-        draws=chosen.draws,
-        seed=chosen.seed,
-        rules=rules,
-        similarity=project.params.dataset.near_duplicates,
-    )
+    asked = {"n": chosen.items, "draws": chosen.draws, "seed": chosen.seed}
+    return _chosen(project, chosen.suite, choose, split="validation", **asked)
+
+
+def _chosen(project: Project, name: str, how: Callable[..., Suite], **asked: Hashable) -> Suite:
+    """Return what `how` chooses of the items of a data file, by the rules and the likeness of the settings;
+    chosen once."""
+    key, items = _items(project, name)
+    asked |= {"rules": rules_at(project), "similarity": project.params.dataset.near_duplicates}
+    known = (key, how, *sorted(asked.items()))
+    if known not in _SUITES:
+        _SUITES[known] = how(items, **asked)
+    return _SUITES[known]
 
 
 def _fix(project: Project) -> str:

@@ -19,6 +19,7 @@ from assay.core.records import Interval
 from assay.evaluation.clusters import Array, ClusterSums, cluster_sums
 
 _NORMAL = float(ndtri(0.975))
+_AT_ONCE = 100_000  # draws of clusters: more would leave the processor's cache
 
 
 def interval(value: float | None, low: float, high: float, n: int) -> Interval:
@@ -113,14 +114,13 @@ def median_interval(values: Sequence[float], clusters: Sequence[str]) -> Interva
 def resample_counts(n_clusters: int, rng: np.random.Generator, resamples: int = 2000) -> Array:
     """Return how often each cluster is drawn when clusters are resampled with replacement, [resamples,
     clusters]."""
-    drawn = (
-        rng.integers(n_clusters, size=(resamples, n_clusters)) + n_clusters * np.arange(resamples)[:, None]
-    )
-    return (
-        np.bincount(drawn.ravel(), minlength=resamples * n_clusters)
-        .reshape(resamples, n_clusters)
-        .astype(np.float64)
-    )
+    counts = np.empty((resamples, n_clusters))
+    rows = max(1, _AT_ONCE // n_clusters)
+    for start in range(0, resamples, rows):
+        part = counts[start : start + rows]
+        drawn = rng.integers(n_clusters, size=part.shape) + n_clusters * np.arange(len(part))[:, None]
+        part[:] = np.bincount(drawn.ravel(), minlength=part.size).reshape(part.shape)
+    return counts
 
 
 def studentised_interval(sums: ClusterSums, counts: Array) -> Interval:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats  # type: ignore[import-untyped,unused-ignore]
+from scipy.special import ndtr, stdtr, stdtrit  # type: ignore[import-untyped,unused-ignore]
 
 from assay.core.records import Interval
 from assay.evaluation.clusters import Array, ClusterSums
@@ -153,15 +153,13 @@ class CrossedMean:
         if self.standard_error == 0.0:
             return 1.0 if self.mean == 0.0 else 0.0
         t = self.mean / self.standard_error
-        return float(stats.t.sf(t, self.df) if one_sided else 2 * stats.t.sf(abs(t), self.df))
+        return float(stdtr(self.df, -t) if one_sided else 2 * stdtr(self.df, -abs(t)))
 
     @property
     def interval(self) -> Interval:
         """The 95 % interval for other seeds and other items; ends are null where the cells do not vary."""
         half = (
-            math.nan
-            if self.standard_error == 0.0
-            else float(stats.t.ppf(0.975, self.df)) * self.standard_error
+            math.nan if self.standard_error == 0.0 else float(stdtrit(self.df, 0.975)) * self.standard_error
         )
         return interval(self.mean, self.mean - half, self.mean + half, self.n_items)
 
@@ -300,7 +298,7 @@ def detectable_effect(
         of_seeds + of_items - max(seeds + items - total, 0.0), np.maximum(of_seeds, of_items)
     )
     df = variance**2 / (of_seeds**2 / (n_runs - 1) + of_items**2 / (n_clusters - 1))
-    by_t = stats.t.isf(level, df) * np.sqrt(variance) - means
+    by_t = -stdtrit(df, level) * np.sqrt(variance) - means
     # A pattern of signs is beyond the gains until the effect makes up for the mean of the runs that it flips.
     if 2**n_runs <= _PATTERNS:
         flipped = (np.arange(1, 2**n_runs)[:, None] >> np.arange(n_runs)[None, :] & 1).astype(np.float64)
@@ -376,6 +374,6 @@ def expanded_percentiles(values: Array, df: float) -> tuple[Array, Array]:
     >>> round(float(low), 6), round(float(high), 6)
     (25.0, 975.0)
     """
-    level = float(stats.norm.cdf(-stats.t.ppf(0.975, df)))
+    level = float(ndtr(-stdtrit(df, 0.975)))
     low, high = np.quantile(values, [level, 1 - level], axis=0)
     return np.asarray(low, np.float64), np.asarray(high, np.float64)

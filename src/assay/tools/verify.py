@@ -14,6 +14,7 @@ from pathlib import Path
 
 from assay.core.console import progress, say
 from assay.core.errors import PackageError
+from assay.core.garbage import uncollected
 from assay.core.provenance import packages
 from assay.core.storage.files import read_bytes
 from assay.core.storage.json import write_json
@@ -89,9 +90,10 @@ def run(package: Path, asked: VerifyRequest, out: Path | None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was unpacked is removed
     begun, found = time.monotonic(), list[Check]()
     result = _files(package, asked)
-    for check in verified(package, result, asked):
-        say(f"{check.level}  {check.outcome:<11}  {check.name}: {check.found}")
-        found.append(check)
+    with uncollected():
+        for check in verified(package, result, asked):
+            say(f"{check.level}  {check.outcome:<11}  {check.name}: {check.found}")
+            found.append(check)
     told = verification(package, result.sha256, found)
     if out is not None:
         write_json(out, told)

@@ -254,7 +254,7 @@ def tokens_counted(package: Unpacked) -> LookResult:
             " package"
         )
         return LookResult(f"{said}; V4 with --base DIR counts what it plays again", unchecked=True)
-    plain, n, turns, lost, wrong = _Reader(package, package.task), 0, 0, 0, list[str]()
+    plain, n, turns, lost, wrong = _Reader(package, package.replayed), 0, 0, 0, list[str]()
     whole = whole_of(package.told)
     other = whole is not None and (whole.other_tokenizer or whole.n_other_prompts > 0)
     for name, suite, episodes in _told(package):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ def read_yaml(path: Path, *, fix: str) -> dict[str, Any]:
     try:
         text = read_capped(path, max_bytes=MAX_BYTES, fix=fix).decode("utf-8")
         _refuse_anchors(text, path.name, fix)
-        value = YAML(typ="safe", pure=True).load(text)
+        value = deepcopy(_values(text))
     except DataError as error:
         raise ConfigError(error.expected, found=error.found, where=path.name, fix=fix) from None
     except YAMLError as error:
@@ -78,6 +79,11 @@ def line_of(path: Path, steps: Sequence[str], *, fix: str) -> tuple[int, int]:
             break
         depth, line, node = depth + 1, found[0].start_mark.line, found[1]
     return depth, line + 1
+
+
+@lru_cache(8)
+def _values(text: str) -> Any:
+    return YAML(typ="safe", pure=True).load(text)
 
 
 @lru_cache(8)

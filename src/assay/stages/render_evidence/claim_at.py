@@ -5,7 +5,7 @@ The stage shows it, and whoever checks evidence makes it again by the same funct
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -30,12 +30,14 @@ from assay.evidence.claim.warnings import (
 from assay.evidence.details.details import Details, details_of
 from assay.evidence.details.tables import detail_notes
 from assay.evidence.figures.drawing import column
+from assay.evidence.figures.illustrated_figures import Illustrations
 from assay.evidence.tables.claim_tables import normalised_score
 from assay.pipeline.project import Project
 from assay.pipeline.rival_files import file_of
 from assay.stages.render_evidence.ahead import begin
 from assay.stages.render_evidence.arms import AGAIN, CONTROL, Arm, ArmReader, checkpoint_frame, log_table
 from assay.stages.render_evidence.claim_inputs import claim_inputs
+from assay.stages.render_evidence.illustrations import illustrations
 from assay.stages.render_evidence.rivals import base_rivals, other_rivals, rival_notes, scripted_arms
 from assay.stages.render_evidence.secondary import (
     other_players,
@@ -54,14 +56,14 @@ class ClaimMade:
     """A claim, and what it was made of.
 
     `arms` are those that were played, by the name of their file, and `baselines` the reports of the scripted
-    players; `replayed` is the task with what they played; `blockers` is why no claim may be made, a text or
-    (kind, what was found), and `misgraded` what grading again found, which is among them. Of what was trained
-    elsewhere there is no log, and there are no checkpoints.
+    players; `shows` is what both arms did, if it was asked for and the task shows that; `blockers` is why no
+    claim may be made, a text or (kind, what was found), and `misgraded` what grading again found, which is
+    among them. Of what was trained elsewhere there is no log, and there are no checkpoints.
     """
 
     claim: Claim
     task: Task
-    replayed: Task
+    shows: Illustrations | None
     trained: Training
     arms: dict[str, Arm]
     baselines: dict[str, Report]
@@ -114,6 +116,7 @@ def claim_at(
     *,
     graded: Callable[[], Set[str]] | None = None,
     processes: int = 1,
+    illustrated: bool = False,
 ) -> ClaimMade:
     """Return the claim that the files of a project support; nothing is written.
 
@@ -122,6 +125,7 @@ def claim_at(
         known: Of `ArmReader`: what runs that share files have in common.
         graded: Of `ArmReader` too.
         processes: As of `begin`, for players and grading; 1 of a task that brings code of its own.
+        illustrated: Whether what both arms did is looked at too, where they are well graded.
 
     Raises:
         AssayError: A file is missing, damaged or not what it should be.
@@ -156,8 +160,7 @@ def claim_at(
     blockers += other_players(beyond, trained)
     # One that asks another process what was graded is no fork's to call.
     grading = begin(
-        lambda: [said for name in arms for said in reader.misgraded(name)],
-        processes=processes if graded is None else 1,
+        partial(_graded, reader, list(arms), illustrated), processes=processes if graded is None else 1
     )
     details = details_of(
         before[1],
@@ -198,14 +201,14 @@ def claim_at(
         ],
     )
     claim = compared(rng=rng("claim", plan.suite_digest), blockers=blockers)
-    misgraded = grading()
+    misgraded, shows = grading()
     if misgraded:
         blockers += misgraded
         claim = compared(rng=rng("claim", plan.suite_digest), blockers=blockers)
     return ClaimMade(
         claim=claim,
         task=reader.task,
-        replayed=reader.replayed,
+        shows=shows,
         trained=trained,
         arms=arms,
         baselines=scripted[""].reports,
@@ -216,6 +219,18 @@ def claim_at(
         blockers=blockers,
         misgraded=misgraded,
     )
+
+
+def _graded(
+    reader: ArmReader, names: Sequence[str], illustrated: bool
+) -> tuple[list[str], Illustrations | None]:
+    """Return what arms say of themselves that the task does not, and what was done by who has just played
+    them again: what is found ill may not be played to its end."""
+    misgraded = [said for name in names for said in reader.misgraded(name)]
+    if misgraded or not illustrated:
+        return misgraded, None
+    both = reader.arm("pre_eval")[1], reader.arm("post_eval")[1]
+    return misgraded, illustrations(reader.task, reader.suite, both, reader.replayed)
 
 
 def _tables(

@@ -9,6 +9,7 @@ from functools import partial
 from assay.core.console import complain, say
 from assay.core.errors import DataError, EvidenceError, RecordError, TaskError
 from assay.core.evidence_files import RESULTS, place_of
+from assay.core.garbage import uncollected
 from assay.core.records import HealthEvent, Interval, TrainFacts
 from assay.core.seeds import derive_seed
 from assay.core.storage.files import write_bytes, write_text
@@ -29,7 +30,7 @@ from assay.stages.render_evidence.ahead import begin
 from assay.stages.render_evidence.arms import Arm, log_table
 from assay.stages.render_evidence.claim_at import ClaimMade, claim_at
 from assay.stages.render_evidence.claim_inputs import opened_said
-from assay.stages.render_evidence.illustrations import illustrations, stepped
+from assay.stages.render_evidence.illustrations import stepped
 from assay.stages.render_evidence.no_claim import refuse
 from assay.stages.render_evidence.reader_pages import EPISODES, SOURCES, write_pages
 from assay.statistics.timing import timing_summary
@@ -50,7 +51,8 @@ def render_evidence(
             written first.
     """
     try:
-        _render(project, graded, processes)
+        with uncollected():
+            _render(project, graded, processes)
     except (DataError, EvidenceError, RecordError, TaskError) as error:
         refuse(project, error)
         raise
@@ -64,7 +66,7 @@ def render_evidence(
 
 
 def _render(project: Project, graded: Callable[[], Set[str]] | None, processes: int) -> None:
-    made = claim_at(project, graded=graded, processes=processes)
+    made = claim_at(project, graded=graded, processes=processes, illustrated=True)
     claim, task = made.claim, made.task
     before, after = made.arms["pre_eval"], made.arms["post_eval"]
     greedy = made.arms["pre_eval_greedy"], made.arms["post_eval_greedy"]
@@ -121,8 +123,8 @@ def _galleries(
     comparison = of_comparison(
         claim, before[0], after[0], arms, gaps, made.baselines, cluster_name=task.cluster_name
     )
-    shows = None if claim.verdict == "NOT EVALUABLE" else illustrations(task, suite, arms, made.replayed)
-    if shows is not None:
+    shows = made.shows
+    if claim.verdict != "NOT EVALUABLE" and shows is not None:
         truths = {item.id: task.truth(item) for item in suite.items}
         seed = derive_seed("what was done", claim.plan.suite_digest)
         comparison += of_what_was_done(shows, shown, arms, truths, seed)

@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import combinations
 
 import numpy as np
-from scipy import stats  # type: ignore[import-untyped,unused-ignore]
+from scipy.special import stdtrit  # type: ignore[import-untyped,unused-ignore]
 
 from assay.core.records import HealthLevel
 from assay.tasks.protocol import FieldAnswer
@@ -318,7 +318,7 @@ def welch(first: Sequence[float], last: Sequence[float]) -> Change | None:
     freedom = sum(squares) ** 2 / sum(
         each**2 / (len(side) - 1) for each, side in zip(squares, (first, last), strict=True)
     )
-    half = float(stats.t.ppf(0.975, freedom)) * error
+    half = float(stdtrit(freedom, 0.975)) * error
     return Change(mean, mean - half, mean + half)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from assay.core.console import say
 from assay.core.errors import ConfigError
+from assay.core.garbage import uncollected
 from assay.tools.judge.lines import refuse
 from assay.tools.judge.plan import JudgePlan, read_plan
 from assay.tools.judge.reading import Arm, read_arm
@@ -67,11 +67,8 @@ def run(before: Path, afters: Sequence[Path], asked: JudgeRequest) -> int:
         from assay.tools.judge.several import judge_several
 
         return judge_several(before, afters, asked)
-    gc.disable()  # millions of rows without a cycle among them: to look for one is a seventh of the time
-    try:
+    with uncollected():
         told, texts, judged = judge_files(before, afters[0], asked)
-    finally:
-        gc.enable()
     write_all(told, texts, judged, asked.out)
     if told.plan is None:
         return NOT_EVALUABLE if judged.claim.verdict == "NOT EVALUABLE" else 0

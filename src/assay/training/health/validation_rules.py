@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import stats  # type: ignore[import-untyped,unused-ignore]
+from numpy.typing import NDArray
+from scipy.special import stdtrit  # type: ignore[import-untyped,unused-ignore]
 
 from assay.core.config.health import ValidationLevels
 from assay.core.records import Episode
@@ -87,7 +88,7 @@ def change(before: PerItem, after: PerItem, clusters: Mapping[str, str], looks: 
     sums = cluster_sums([after[item] - before[item] for item in items], [clusters[item] for item in items])
     if sums is None or len(sums.names) < 2:
         return None
-    half = float(stats.t.ppf(1.0 - 0.025 / looks, len(sums.names) - 1)) * sums.standard_error
+    half = float(stdtrit(len(sums.names) - 1, 1.0 - 0.025 / looks)) * sums.standard_error
     return Change(sums.mean, sums.mean - half, sums.mean + half)
 
 
@@ -105,11 +106,21 @@ def rank_correlation(first: PerItem, second: PerItem) -> float | None:
     items = sorted(set(first) & set(second))
     if len(items) < MIN_ITEMS:
         return None
-    ranks = [stats.rankdata([side[item] for item in items]) for side in (first, second)]
+    ranks = [_ranks([side[item] for item in items]) for side in (first, second)]
     if any(np.ptp(side) == 0.0 for side in ranks):
         return None
     highest = np.corrcoef(np.sort(ranks[0]), np.sort(ranks[1]))[0, 1]
     return float(np.corrcoef(ranks[0], ranks[1])[0, 1] / highest)
+
+
+def _ranks(values: Sequence[float]) -> NDArray[np.float64]:
+    """Return the ranks of values, from 1 on; those that tie share the mean of theirs.
+
+    >>> _ranks([3.0, 1.0, 3.0]).tolist()
+    [2.5, 1.0, 2.5]
+    """
+    _, place, n = np.unique(values, return_inverse=True, return_counts=True)
+    return np.asarray((np.cumsum(n) - (n - 1) / 2)[place])
 
 
 SATURATED = 0.95  # of the way from the least to the most that a part was ever seen to give
