@@ -246,7 +246,7 @@ class Training:
                     "skipped": None,
                     "signals": signals.numbers() | whole,
                     "window": parts,
-                    "fields": monitor.shares(episodes),
+                    "fields": signals.shares(),
                 }
             )
         return events

@@ -427,7 +427,7 @@ def _row(
     facts |= {"components": components, "skipped": None, "lost": 0, "retries": 0, "entropy": 1.0 - 0.2 * done}
     whole, parts = monitor.heard.logged()
     facts["signals"] = signals.numbers() | whole
-    facts |= {"fields": flat(monitor.shares(episodes)), "window": parts}
+    facts |= {"fields": flat(signals.shares()), "window": parts}
     return facts | {name: value for name, value in logged.items() if name not in (*facts, "kl")}
 
 

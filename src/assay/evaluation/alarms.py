@@ -94,6 +94,11 @@ def field_shares(
     for episode in episodes:
         for place, said in field_answers(key, items, episode).items():
             told[place].append(said)
+    return shares_of(told)
+
+
+def shares_of(told: Mapping[str, Sequence[FieldAnswer]]) -> dict[str, Shares]:
+    """Return what `field_shares` does, of what answers say by field."""
     kept = sorted(told, key=lambda place: (-len(told[place]), place))[:MAX_FIELDS]
     return {place: _shares(told[place]) for place in sorted(kept)}
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from assay.core.config.health import Levels
 from assay.core.records import Episode, HonestFacts
-from assay.evaluation.alarms import Shares, field_answers, field_shares
+from assay.evaluation.alarms import field_answers
 from assay.tasks.protocol import FieldAnswer, Item, Task, answer_key
 from assay.training.health.alarm_levels import ROUNDING, RuleReading, Rung, above
 
@@ -70,14 +70,18 @@ def most_common(window: Sequence[Texts], right: Right | None = None) -> tuple[Co
     >>> most_common([{"a": {"x": 2}, "b": {"x": 2}}], {"a": ["x"], "b": ["y"]})[0][:2]
     (1.0, 0.5)
     """
-    items: dict[str, Counter[str]] = defaultdict(Counter)
+    items: dict[str, dict[str, int]] = defaultdict(dict)
     for texts in window:
         for item, counts in texts.items():
-            items[item].update(counts)
+            found = items[item]
+            # By hand, as a window has many items and each step looks at all of it: a Counter takes longer
+            for text, times in counts.items():
+                found[text] = found.get(text, 0) + times
     holders: dict[str, dict[str, float]] = defaultdict(dict)
     for item, found in items.items():
+        total = sum(found.values())
         for text, times in found.items():
-            holders[text][item] = times / found.total()
+            holders[text][item] = times / total
     wanted = (
         Counter(text for item in items for text in set(right.get(item, ())))
         if right is not None
@@ -188,7 +192,3 @@ class Honest:
     def fields(self, episode: Episode) -> Mapping[str, FieldAnswer]:
         """Return what the answer of an episode says by field."""
         return {} if self._key is None else field_answers(self._key, self._items, episode)
-
-    def shares(self, episodes: Sequence[Episode]) -> dict[str, Shares]:
-        """Return by field what answers say (`evaluation.fields`)."""
-        return field_shares(self._key, self._items, episodes)

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from assay.core.config.health import HealthSettings
 from assay.core.records import Episode, HealthEvent, HealthRule, HonestFacts, HonestPlay
-from assay.evaluation.alarms import MAX_FIELDS, Shares
+from assay.evaluation.alarms import MAX_FIELDS
 from assay.tasks.protocol import FieldAnswer, Task
 from assay.training.health.alarm_levels import DECIMALS, Ladder, RuleReading, Rung
 from assay.training.health.commonest import Common, Honest, most_common, reading
@@ -151,11 +151,6 @@ class Monitor:
         if reward is not None:
             self._validations.trained(reward)
         return self._ladder.climb(signals.step, readings)
-
-    def shares(self, episodes: Sequence[Episode]) -> dict[str, Shares]:
-        """Return by field what answers say (`evaluation.fields`); no field where nothing is known to be
-        right."""
-        return {} if self.honest is None else self.honest.shares(episodes)
 
     def validation(self, step: int, episodes: Sequence[Episode]) -> list[HealthEvent]:
         """Take the sampled episodes of one validation in and return the alarms whose level they change."""

@@ -7,10 +7,12 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Self
 
 from assay.core.config.health import HealthSettings, StoppingLevels
 from assay.core.records import Episode, HealthRule
+from assay.evaluation.alarms import Shares, shares_of
 from assay.tasks.protocol import FieldAnswer
 from assay.training.health.alarm_levels import ROUNDING, RuleReading, Rung, above, below, reached
 from assay.training.health.commonest import Honest
@@ -123,6 +125,12 @@ class StepSignals:
                 "distinct": sorted(variety.keys() - solved, key=lambda item: (variety[item], item)),
             },
             skipped=skipped,
+        )
+
+    def shares(self) -> dict[str, Shares]:
+        """Return by field what answers say; no field where nothing is known to be right."""
+        return shares_of(
+            {place: list(chain.from_iterable(items.values())) for place, items in self.fields.items()}
         )
 
     def numbers(self) -> dict[str, float | None]:

@@ -279,7 +279,7 @@ class Recorder(TrainerCallback):
         events = ledger.monitor.step(signals)
         whole, parts = ledger.monitor.heard.logged()
         facts["signals"] = signals.numbers() | whole
-        facts |= {"fields": flat(ledger.monitor.shares(episodes)), "window": parts}
+        facts |= {"fields": flat(signals.shares()), "window": parts}
         facts |= {name: value for name, value in plain.items() if name not in facts}
         ledger.chain = chain_of(ledger.chain, facts)
         ledger.history.train_log.append(facts | {"chain": ledger.chain})
