@@ -31,6 +31,15 @@ def test_further_rollout_fields_reach_the_reward_function() -> None:
     assert "inp[key] = values[i]" in source
 
 
+def test_no_loss_that_is_asked_for_reads_what_the_tokens_were_drawn_with() -> None:
+    scored = inspect.getsource(trl.GRPOTrainer._generate_and_score_completions)
+    assert "if sampling_per_token_logps_list is not None:" in scored
+    loss = inspect.getsource(trl.GRPOTrainer._compute_loss)
+    assert loss.count('inputs.get("sampling_per_token_logps", old_per_token_logps)') == 1
+    assert loss.count("if self.off_policy_mask_threshold is not None:") == 2
+    assert trl.GRPOConfig(output_dir=".", use_cpu=True, bf16=False).off_policy_mask_threshold is None
+
+
 def test_the_training_step_has_the_signature_we_override() -> None:
     names = list(inspect.signature(trl.GRPOTrainer.training_step).parameters)
     assert names == ["self", "model", "inputs", "num_items_in_batch"]

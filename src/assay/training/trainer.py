@@ -262,11 +262,12 @@ def _trainer_state(state: Any) -> bytes:
         return Path(path).read_bytes()
 
 
-def _roll_out(prompts: Sequence[Any], trainer: Trainer) -> dict[str, list[Any]]:
+def _roll_out(prompts: Sequence[Any], trainer: Trainer) -> dict[str, list[Any] | None]:
     fields = trainer._rollouts(trainer._item_ids, trainer.step_at_work)
     masks = [torch.as_tensor(mask, dtype=torch.bool) for mask in fields["env_mask"]]
     trainer._counted = torch.nn.utils.rnn.pad_sequence(masks, batch_first=True)
-    return fields
+    # TRL would make tensors of these numbers, which only losses of other settings read
+    return {**fields, "logprobs": None}
 
 
 def episode_reward(
