@@ -120,12 +120,15 @@ def _small_adapters(model: Any) -> list[tuple[torch.nn.Module, str, Any]]:
     """Return peft's plain LoRA layers on float32 matrices with where they stand; none where they are large
     together."""
     head = model.get_output_embeddings() if torch.is_grad_enabled() else None
-    found: list[tuple[torch.nn.Module, str, Any]] = [
-        (parent, name, child)
-        for parent in model.modules()
-        for name, child in parent._modules.items()
-        if child is not None and child is not head and _is_plain_lora(child)
-    ]
+    found, parents = list[tuple[torch.nn.Module, str, Any]](), [model]
+    for parent in parents:  # which grows; `modules()` would look into what is found, too
+        for name, child in parent._modules.items():
+            if child is None or child is head:
+                continue
+            if _is_plain_lora(child):
+                found.append((parent, name, child))
+            else:
+                parents.append(child)
     largest = LARGEST_LEARNING if torch.is_grad_enabled() else LARGEST
     return found if sum(layer.get_base_layer().weight.nbytes for _, _, layer in found) <= largest else []
 
