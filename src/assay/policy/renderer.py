@@ -187,6 +187,9 @@ MOST_TOLD = 4096  # texts whose ids are remembered
 MOST_WRITTEN, SHORT = 1024, 64  # completions whose texts are, where they are no longer than so many tokens
 _MARK = re.compile(r"[<\[].*[>\]]", re.DOTALL)
 MOST_OPENED = 64  # openings whose ids are: at first many worlds look alike
+# Of those with so few characters, which take little memory: more than a tiny preset's task has items, so that
+# an epoch does not read what the one before has read.
+MOST_BRIEF, BRIEF = 4096, 1024
 
 
 class Dialogue:
@@ -220,6 +223,7 @@ class Dialogue:
         self._tokenizer, self._template = tokenizer, ChatTemplate(tokenizer, settings or {})
         self._decoded = lru_cache(MOST_WRITTEN)(self._decode)
         self._opened = lru_cache(MOST_OPENED)(self._open)
+        self._opened_briefly = lru_cache(MOST_BRIEF)(self._open)
         if tokenizer.eos_token_id is None:
             raise PolicyError(
                 "an end-of-sequence token", found="none", where=self._template.where, fix="set eos_token"
@@ -268,10 +272,11 @@ class Dialogue:
         """
         said = tuple(tuple(message.items()) for message in messages)
         try:
+            brief = sum(len(text) for message in said for _, text in message) <= BRIEF
             hash(said)
         except TypeError:  # no text: templates refuse it in words, or take it
             return self._open(*said)
-        return list(self._opened(*said))
+        return list(self._opened_briefly(*said) if brief else self._opened(*said))
 
     def _open(self, *messages: tuple[tuple[str, str], ...]) -> list[int]:
         return self._ids(self.render([dict(message) for message in messages], open_turn=True))
