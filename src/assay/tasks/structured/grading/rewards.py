@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from assay.core.storage.json import dumps
@@ -39,7 +41,8 @@ def grade(completion: str, reference: Reference, settings: StructuredTask, block
     """
     parsed, weights = parse(completion, reference.wanted), settings.weights
     strict, read, answer = parsed.outcome == "ok", parsed.outcome != "failed", parsed.value
-    valid = read and compile_schema(reference.schema).problem(answer) is None
+    action = dumps(answer) if read else None
+    valid = action is not None and _satisfies(reference.schema, action)
     part = graded_part(answer, reference.graded, is_call=reference.is_call)
     score, exact = _compared(part, reference, rules_of(settings)) if read else (0.0, False)
     empty = read and leaves_all_empty(part, reference)
@@ -67,8 +70,13 @@ def grade(completion: str, reference: Reference, settings: StructuredTask, block
         "full_reward_but_wrong": not success and 0.0 < full <= sum(parts.values()) + _ROUNDING,
     }
     metrics = {"field_f1": score if reference.has_gold else None, "completion_chars": float(len(completion))}
-    action = dumps(answer) if read else None
     return Grade(parsed.outcome, parsed.reason, action, parts, success, flags, metrics)
+
+
+@lru_cache(maxsize=256)  # copies of a group often answer alike, and stand side by side
+def _satisfies(schema: str, action: str) -> bool:
+    """Return whether an answer, as canonical JSON, satisfies a schema: the dearest look of a grade."""
+    return compile_schema(schema).problem(json.loads(action)) is None
 
 
 def full_reward(weights: RewardWeights, has_gold: bool) -> float:
