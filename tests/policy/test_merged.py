@@ -7,7 +7,9 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 from assay.core.decoding import Decoding
 from assay.core.errors import PolicyError
@@ -80,6 +82,10 @@ def test_logits_come_back_bit_by_bit_from_memory_and_from_disk(
         for _ in range(2):
             found = side.against(policy)
             assert found.difference == 0.0 and found.n_agreed == found.n_tokens > 0
+        side._logits.seek(0)
+        for opening, completion in zip(OPENINGS, side._completions, strict=True):
+            logits = logits_of(policy, opening + completion).view(torch.uint8)
+            assert torch.equal(torch.from_numpy(np.load(side._logits)), logits)
 
 
 def test_an_adapter_that_does_not_fit_or_is_not_there_is_refused(tmp_path: Path) -> None:

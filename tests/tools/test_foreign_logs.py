@@ -21,6 +21,7 @@ from assay.tools.foreign_logs.answers import hedges, read_fields
 from assay.tools.foreign_logs.command import judge_log, run
 from assay.tools.foreign_logs.reading import read_foreign
 from assay.tools.judge.lines import json_rows
+from assay.tools.judge.reading import read_arm
 from tests.house import ROOT
 from tests.tools.log_shapes import CLEAN, HACKS, Record, play
 
@@ -113,6 +114,32 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
         read_foreign(tmp_path / "log.jsonl")
     with pytest.raises(DataError, match="expected a regular file, found a pipe"):
         list(json_rows(tmp_path / "log.jsonl"))
+    for suffix in (".json", ".jsonl", ".csv"):
+        path = tmp_path / f"results{suffix}"
+        os.mkfifo(path)
+        with pytest.raises(DataError, match="expected a regular file, found a pipe"):
+            read_arm(path, "before", None, (0.0, 1.0), None)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "found", "fix"),
+    [
+        ("l.json", '[{"step": 1, "reward": 0.5, "who": "é"}]'.encode("latin-1"), "byte 0xe9", "iconv"),
+        ("l.json", b"\x1f\x8b\x08\x00", "gzip", "gunzip"),
+        ("l.json", b'[{"step": 1, "reward": 0.5},]', "expected JSON", "name the log"),
+        ("l.json", b'[{"step": 1, "reward": 0.5}', "expected JSON", "the file is torn"),
+        ("l.json", b'[{"step": 1, "rewa', "expected JSON", "the file is torn"),
+        ("l.csv", b"step,reward\r1,0.5\r", "a carriage return alone", "end lines with"),
+        ("l.csv", b'step,reward,said\n1,0.5,"a "b" c"\n', "a quote within quotes", "twice"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said_with_its_own_fix(
+    tmp_path: Path, name: str, content: bytes, found: str, fix: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError) as error:
+        read_foreign(tmp_path / name)
+    assert found in str(error.value) and fix in error.value.fix
 
 
 def test_what_pandas_keeps_of_an_index_is_no_reward_part(tmp_path: Path) -> None:

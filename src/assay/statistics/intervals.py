@@ -115,7 +115,7 @@ def resample_counts(n_clusters: int, rng: np.random.Generator, resamples: int = 
     """Return how often each cluster is drawn when clusters are resampled with replacement, [resamples,
     clusters]."""
     counts = np.empty((resamples, n_clusters))
-    rows = max(1, _AT_ONCE // n_clusters)
+    rows = max(1, _AT_ONCE // max(1, n_clusters))
     for start in range(0, resamples, rows):
         part = counts[start : start + rows]
         drawn = rng.integers(n_clusters, size=part.shape) + n_clusters * np.arange(len(part))[:, None]

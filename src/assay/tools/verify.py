@@ -90,10 +90,9 @@ def run(package: Path, asked: VerifyRequest, out: Path | None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was unpacked is removed
     begun, found = time.monotonic(), list[Check]()
     result = _files(package, asked)
-    with uncollected():
-        for check in verified(package, result, asked):
-            say(f"{check.level}  {check.outcome:<11}  {check.name}: {check.found}")
-            found.append(check)
+    for check in verified(package, result, asked):
+        say(f"{check.level}  {check.outcome:<11}  {check.name}: {check.found}")
+        found.append(check)
     told = verification(package, result.sha256, found)
     if out is not None:
         write_json(out, told)
@@ -147,9 +146,11 @@ def verified(package: Path, result: plain.Result, asked: VerifyRequest) -> Itera
         if sound and holds_seeds(root):
             from assay.tools.recipe.check_seeds import check_seeds
 
-            yield from check_seeds(root, work, other_code=asked.other_code, processes=asked.processes)
+            with uncollected():
+                yield from check_seeds(root, work, other_code=asked.other_code, processes=asked.processes)
         elif sound and holds_judgement(root):
-            yield from check_judgement(root, work, other_code=asked.other_code)
+            with uncollected():
+                yield from check_judgement(root, work, other_code=asked.other_code)
         elif sound:
             from assay.verify.levels import all_levels  # heavy, and of no use for what is no package
             from assay.verify.own_code import own_copy
@@ -157,11 +158,12 @@ def verified(package: Path, result: plain.Result, asked: VerifyRequest) -> Itera
             copied = (
                 None if asked.task_code is None else own_copy(root, asked.task_code, Path(scratch, "code"))
             )
-            for check in all_levels(
-                root, work, other_code=asked.other_code, processes=asked.processes, task_code=copied
-            ):
-                sound = sound and check.outcome != "failed"
-                yield check
+            with uncollected():
+                for check in all_levels(
+                    root, work, other_code=asked.other_code, processes=asked.processes, task_code=copied
+                ):
+                    sound = sound and check.outcome != "failed"
+                    yield check
         else:
             for level in _LEVELS:
                 yield _unlooked(

@@ -15,7 +15,7 @@ from assay.core.storage.untrusted import open_regular, read_capped
 from assay.tools.foreign_logs.formats import is_completion, read_completion, read_row
 from assay.tools.foreign_logs.records import ForeignLog, LoggedCompletion, put_together, weigh_parts
 from assay.tools.judge.lines import FIX as FIX_OF_RESULTS
-from assay.tools.judge.lines import csv_rows, json_rows, parquet_rows, parse_json
+from assay.tools.judge.lines import csv_rows, json_file, json_rows, parquet_rows
 
 MAX_BYTES = 1 << 30  # of a file
 MAX_FILES, MAX_DEPTH = 20_000, 6  # of a folder
@@ -156,7 +156,7 @@ def _records(path: Path, notes: list[str]) -> Iterator[tuple[str, Any]]:
             if row := {name: _cell(cell) for name, cell in cells.items() if cell and cell.strip()}:
                 yield where, row
     elif path.suffix.lower() == ".json":
-        value = parse_json(read_capped(path, max_bytes=MAX_BYTES, fix=FIX), str(path), last=True)
+        value = json_file(read_capped(path, max_bytes=MAX_BYTES, fix=FIX), path)
         history: Any = value.get("log_history") if isinstance(value, dict) else value
         if not isinstance(history, list) or not history:
             raise DataError("log_history, or a list of records", found="neither", where=str(path), fix=FIX)

@@ -56,7 +56,8 @@ def _text(line: bytes, where: str) -> str:
 
 
 def parse_json(text: str | bytes, where: str, *, last: bool = False) -> Any:
-    """Return a JSON value; NaN is let through, and refused where it is a score.
+    """Return a JSON value; NaN is let through, and refused where it is a score. What ends early and is the
+    last of its file is torn.
 
     Raises:
         DataError: It is no JSON, or an object says one name twice.
@@ -66,8 +67,22 @@ def parse_json(text: str | bytes, where: str, *, last: bool = False) -> Any:
     except RecursionError:
         raise refuse("JSON", "brackets nested too deep", where) from None
     except ValueError as error:
-        fix = "the file is torn: let its writer finish, or copy it again" if last else FIX
+        at_end = getattr(error, "pos", -1) >= len(text.rstrip()) or "Unterminated" in str(error)
+        fix = "the file is torn: let its writer finish, or copy it again" if last and at_end else FIX
         raise refuse("JSON", str(error), where, fix) from None
+
+
+def json_file(content: bytes, path: Path) -> Any:
+    """Return what a file of JSON holds.
+
+    Raises:
+        DataError: It is no text, no JSON, torn, or an object says one name twice.
+    """
+    try:
+        text = content.decode(json.detect_encoding(content))
+    except UnicodeDecodeError:
+        text = _text(content, str(path))  # says what it is instead
+    return parse_json(text, str(path), last=True)
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> Row:
@@ -140,7 +155,12 @@ def csv_rows(path: Path) -> Iterator[tuple[str, Row]]:
                 raise refuse(f"{len(names)} cells, as in the head", str(len(cells)), where, fix)
             yield where, {name: cell or None for name, cell in zip(names, cells, strict=True)}
     except csv.Error as error:
-        raise refuse("CSV", str(error), f"{path}, line {reader.line_num}") from None
+        found, fix = str(error), FIX
+        if "new-line" in found:
+            found, fix = "a carriage return alone", "end lines with a newline, or carriage return and newline"
+        elif "expected after" in found:
+            found, fix = "a quote within quotes", 'write it twice ("")'
+        raise refuse("CSV", found, f"{path}, line {reader.line_num}", fix) from None
 
 
 def parquet_rows(path: Path) -> Iterator[tuple[str, Row]]:

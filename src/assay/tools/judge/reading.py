@@ -8,7 +8,7 @@ from pathlib import Path
 
 from assay.core.counting import counted
 from assay.core.storage.files import sha256_bytes
-from assay.core.storage.untrusted import sha256_capped
+from assay.core.storage.untrusted import open_regular, sha256_capped
 from assay.tools.judge.forms import REPEATS, readings
 from assay.tools.judge.inspect_logs import InspectLog
 from assay.tools.judge.lines import (
@@ -16,6 +16,7 @@ from assay.tools.judge.lines import (
     FIX,
     Row,
     csv_rows,
+    json_file,
     json_rows,
     parquet_rows,
     parse_json,
@@ -75,6 +76,8 @@ def files_of(path: Path) -> list[Path]:
         return [path]
     if not path.exists():
         raise refuse("a file or folder of results", "nothing", str(path))
+    if not path.is_dir():
+        _refuse_odd(path)
     found = sorted(each for each in path.rglob("*") if each.is_file() and each.suffix.lower() in SUFFIXES)
     samples = [each for each in found if each.name.startswith("samples_") and each.suffix == ".jsonl"]
     logs = [each for each in found if each.suffix == ".eval"]
@@ -255,15 +258,14 @@ def rows_in(path: Path) -> Iterator[tuple[str, Row]]:
     Raises:
         DataError: The file is of no such form, or damaged.
     """
-    if not path.is_file():
-        raise refuse("a file", "a folder" if path.is_dir() else "nothing", str(path))
+    _refuse_odd(path)
     suffix = path.suffix.lower()
     if suffix in (".csv", ".tsv"):
         return csv_rows(path)
     if suffix == ".parquet":
         return parquet_rows(path)
     if suffix == ".json":
-        value = parse_json(path.read_bytes(), str(path), last=True)
+        value = json_file(path.read_bytes(), path)
         rows = value.get("results") if isinstance(value, dict) else value
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
             fix = "of lm-eval name samples_*.jsonl, which --log_samples writes beside; else see docs/judge.md"
@@ -273,6 +275,12 @@ def rows_in(path: Path) -> Iterator[tuple[str, Row]]:
         return json_rows(path)
     fix = "unpack it first" if suffix in PACKED else FIX
     raise refuse(f"a file that ends in {', '.join(SUFFIXES)}", path.suffix or "no ending", str(path), fix)
+
+
+def _refuse_odd(path: Path) -> None:
+    """Refuse what is no file that can be read, a pipe among it, before anything waits for it."""
+    with open_regular(path, max_bytes=ANY_SIZE, fix=FIX):
+        pass
 
 
 def _is_log(path: Path) -> bool:
