@@ -75,11 +75,10 @@ def whole_step() -> str:
     rows = [
         [
             case,
-            *(_ranged(found["ratios"][part]) for part in ("playing", "learning")),
-            f"**{_ranged(found['ratios']['step'])}**",
+            *(_ranged(found["ratios"][part]) for part in ("playing", "learning", "step")),
             f"{WHOLE[case]:g}",
             f"{found['ratios']['peak_mib']['median']:.1f}",
-            *(f"{found[f'ours_{part}_over_floor']:.1f}" for part in ("playing", "learning")),
+            ", ".join(f"{found[f'ours_{part}_over_floor']:.1f}" for part in ("playing", "learning")),
             str(found["n"]),
         ]
         for case, found in ((case, record["cases"][case]) for case in WHOLE if case in record["cases"])
@@ -91,8 +90,7 @@ def whole_step() -> str:
         "step",
         "goal",
         "peak memory, stock / ours",
-        "playing / floor",
-        "learning / floor",
+        "playing, learning / floor",
         "n",
     ]
     return _with(head, rows, told_of(record["machine"]))
