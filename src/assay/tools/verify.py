@@ -143,32 +143,32 @@ def verified(package: Path, result: plain.Result, asked: VerifyRequest) -> Itera
                 else unlooked("V0", "signature", why)
             )
             yield signed
-        if sound and holds_seeds(root):
-            from assay.tools.recipe.check_seeds import check_seeds
+        with uncollected():
+            if sound and holds_seeds(root):
+                from assay.tools.recipe.check_seeds import check_seeds
 
-            with uncollected():
                 yield from check_seeds(root, work, other_code=asked.other_code, processes=asked.processes)
-        elif sound and holds_judgement(root):
-            with uncollected():
+            elif sound and holds_judgement(root):
                 yield from check_judgement(root, work, other_code=asked.other_code)
-        elif sound:
-            from assay.verify.levels import all_levels  # heavy, and of no use for what is no package
-            from assay.verify.own_code import own_copy
+            elif sound:
+                from assay.verify.levels import all_levels  # heavy, and of no use for what is no package
+                from assay.verify.own_code import own_copy
 
-            copied = (
-                None if asked.task_code is None else own_copy(root, asked.task_code, Path(scratch, "code"))
-            )
-            with uncollected():
+                copied = (
+                    None
+                    if asked.task_code is None
+                    else own_copy(root, asked.task_code, Path(scratch, "code"))
+                )
                 for check in all_levels(
                     root, work, other_code=asked.other_code, processes=asked.processes, task_code=copied
                 ):
                     sound = sound and check.outcome != "failed"
                     yield check
-        else:
-            for level in _LEVELS:
-                yield _unlooked(
-                    level, "the files are not those of a package, so nothing in them was looked at"
-                )
+            else:
+                for level in _LEVELS:
+                    yield _unlooked(
+                        level, "the files are not those of a package, so nothing in them was looked at"
+                    )
         shutil.rmtree(work, ignore_errors=True)
         if sound and holds_seeds(root):
             yield _unlooked("V4", "a package of seeds holds no model: play again what one run packed")

@@ -77,7 +77,7 @@ def files_of(path: Path) -> list[Path]:
     if not path.exists():
         raise refuse("a file or folder of results", "nothing", str(path))
     if not path.is_dir():
-        _refuse_odd(path)
+        _check_regular(path)
     found = sorted(each for each in path.rglob("*") if each.is_file() and each.suffix.lower() in SUFFIXES)
     samples = [each for each in found if each.name.startswith("samples_") and each.suffix == ".jsonl"]
     logs = [each for each in found if each.suffix == ".eval"]
@@ -258,7 +258,7 @@ def rows_in(path: Path) -> Iterator[tuple[str, Row]]:
     Raises:
         DataError: The file is of no such form, or damaged.
     """
-    _refuse_odd(path)
+    _check_regular(path)
     suffix = path.suffix.lower()
     if suffix in (".csv", ".tsv"):
         return csv_rows(path)
@@ -277,7 +277,7 @@ def rows_in(path: Path) -> Iterator[tuple[str, Row]]:
     raise refuse(f"a file that ends in {', '.join(SUFFIXES)}", path.suffix or "no ending", str(path), fix)
 
 
-def _refuse_odd(path: Path) -> None:
+def _check_regular(path: Path) -> None:
     """Refuse what is no file that can be read, a pipe among it, before anything waits for it."""
     with open_regular(path, max_bytes=ANY_SIZE, fix=FIX):
         pass
