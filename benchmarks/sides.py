@@ -167,19 +167,14 @@ class Ours(Side):
         def start() -> None:
             begun.update({name: clock() for name, clock in CLOCKS.items()})
 
-        def kept(rollouts: GroupRollouts, item_ids: Sequence[str], step: int) -> dict[str, list[Any]]:
+        def kept(rollouts: GroupRollouts, item_ids: Sequence[str], step: int) -> dict[str, Any]:
             if not warm_up and step == 1:
                 start()
             began = time.perf_counter()
             fields = original(rollouts, item_ids, step)
             playing[0] += (time.perf_counter() - began) if step > warm_up else 0.0
             if step == 1 and checked:  # before any clock runs
-                names = ("prompt_ids", "completion_ids", "logprobs", "env_mask")
-                for row in zip(*(fields[key] for key in names), strict=True):
-                    worst[0] = max(
-                        worst[0],
-                        stock.apart(rollouts._policy.model, *row, temperature=self.decoding.temperature),
-                    )
+                worst[0] = max(self._apart(rollouts._policy.model, one) for one in rollouts.latest)
             if step > warm_up:
                 talks.extend(talks_of(step, fields["prompt_ids"], fields["env_mask"]))
                 rewards.extend(fields["episode_reward"])
@@ -237,14 +232,17 @@ class Ours(Side):
         # The prompt is the same in every world.
         return Talk(one.item_id, len(dialogue.opening(opened)), after, one.n_tokens, len(one.turns))
 
+    def _apart(self, model: Any, one: Any) -> float:
+        row = (one.prompt_ids, one.completion_ids, one.logprobs, one.mask)
+        return stock.apart(model, *row, self.decoding.temperature)
+
     def check(self, episodes: int) -> dict[str, Any]:
         """Return the largest log-probability difference of some episodes, and the greedy answers to their
         openings."""
         plays = self.suite(episodes).plays()
         size, worst = self.params.generation.batch_size, 0.0
         for one in play(self.policy, self.task, plays, self.decoding, batch_size=size):
-            row = (one.prompt_ids, one.completion_ids, one.logprobs, one.mask)
-            worst = max(worst, stock.apart(self.policy.model, *row, self.decoding.temperature))
+            worst = max(worst, self._apart(self.policy.model, one))
         greedy = play(self.policy, self.task, plays, replace(self.decoding, temperature=0.0), batch_size=size)
         return {"logprob_difference": worst, "greedy": [one.episode.turns[0].completion for one in greedy]}
 

@@ -17,6 +17,8 @@ from tests import kept
 # A machine that others use too is slow now and then, which is no fault of what is tested.
 settings.register_profile("assay", deadline=None)
 settings.load_profile("assay")
+# Until the first test begins there are only imports: to look for garbage among them is a third of the time.
+gc.disable()
 # No curves are drawn beside the trainings of tests, except where a test asks for it.
 os.environ.setdefault("ASSAY_REDRAW_SECONDS", "0")
 # In models as small as those of tests several threads only wait for each other; set before torch is imported,
@@ -137,20 +139,15 @@ def _compiled(_kept: None) -> None:
     kept.kept("compiled", compiled)
 
 
-_IMPORTED = 0  # how many modules, when they were last taken out of the search for garbage
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
     """Compute on one thread again, whatever the test before has set; before any fixture begins.
 
-    What was imported is no garbage, and is taken out of the search for it: trainers order one at every end,
-    and it takes longer than a training as small as those of tests.
+    What was imported and what earlier tests have left is no garbage, and is taken out of the search for it:
+    trainers order one at every start and end, and it takes longer than a training as small as those of tests.
     """
-    global _IMPORTED
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
-    if len(sys.modules) > _IMPORTED + 100:
-        gc.collect()  # what is garbage by now would stay for good
-        gc.freeze()
-        _IMPORTED = len(sys.modules)
+    gc.collect()  # what is garbage by now would stay for good
+    gc.freeze()
+    gc.enable()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from assay.core.errors import PolicyError
+from assay.policy import renderer
 from assay.policy.base.adapter_files import Weights, merge
 from assay.policy.base.tiny import CHAT_TEMPLATE, build_tokenizer
 from assay.policy.base.words import END, Words
@@ -75,6 +76,18 @@ def test_what_is_remembered_is_given_as_if_it_were_new(weights: Weights) -> None
     assert dialogue.opening(ASKED) == told[:-1] == weights.policy().dialogue.opening(ASKED)
     for ids in ([3], [4], [3], [3, 4] * SHORT, [4, 3] * SHORT):
         assert dialogue.text(ids) == dialogue.text([*ids, dialogue.eos_id]) == policy.tokenizer.decode(ids)
+
+
+def test_openings_are_remembered_up_to_so_many_characters(
+    weights: Weights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(renderer, "MOST_OPENED", 100)
+    dialogue = weights.policy().dialogue
+    for length in (*range(60), *range(60)):
+        asked = [{"role": "user", "content": "g" * length}]
+        assert dialogue.opening(asked) == dialogue._open(asked)
+        held = [len(text) for said in dialogue._opened for message in said for _, text in message]
+        assert 0 < sum(held) <= 100
 
 
 def test_a_message_that_is_no_text_is_refused_in_words(weights: Weights) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib
 import os
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any
 
 import typer
 
 from assay.cli.naming import name_settings_of
 from assay.core.errors import ConfigError
+from assay.core.garbage import uncollected
 from assay.core.parent import end_with_parent
 
 
@@ -68,10 +70,25 @@ def package(
 
 
 def _run_stage(name: str, root: Path | None = None, **options: Any) -> None:
+    end_with_parent()
+    # What is imported is no garbage: to look for some among it is a fifth of a training's start.
+    with uncollected():
+        project, stage = _open(name, root, options)
+    stage.run(project, **options)
+    if name == "pre_eval" and os.environ.get("RANK", "0") == "0":
+        from assay.tools.doctor.preflight import say_power
+
+        say_power(project)
+    if name == "fingerprint":
+        _withdraw(project)  # only now are data and plan known
+
+
+def _open(name: str, root: Path | None, options: dict[str, Any]) -> tuple[Any, ModuleType]:
+    """Return the project and the stage's module; what comes before its work is done, and `options` has all
+    that it asks for."""
     from assay.core.config.composition import check_unless_experiment
     from assay.pipeline.project import Project
 
-    end_with_parent()
     if root is None:
         root = Path.cwd()
         check_unless_experiment(root)
@@ -98,13 +115,7 @@ def _run_stage(name: str, root: Path | None = None, **options: Any) -> None:
         from assay.tools.doctor.preflight import examine_training
 
         options["examine"] = examine_training
-    importlib.import_module(f"assay.stages.{name}").run(project, **options)
-    if name == "pre_eval" and os.environ.get("RANK", "0") == "0":
-        from assay.tools.doctor.preflight import say_power
-
-        say_power(project)
-    if name == "fingerprint":
-        _withdraw(project)  # only now are data and plan known
+    return project, importlib.import_module(f"assay.stages.{name}")
 
 
 def _withdraw(project: Any) -> None:

@@ -186,10 +186,9 @@ def _without_clock(source: str) -> str:
 MOST_TOLD = 4096  # texts whose ids are remembered
 MOST_WRITTEN, SHORT = 1024, 64  # completions whose texts are, where they are no longer than so many tokens
 _MARK = re.compile(r"[<\[].*[>\]]", re.DOTALL)
-MOST_OPENED = 64  # openings whose ids are: at first many worlds look alike
-# Of those with so few characters, which take little memory: more than a tiny preset's task has items, so that
-# an epoch does not read what the one before has read.
-MOST_BRIEF, BRIEF = 4096, 1024
+# Characters of openings whose ids are: more than a tiny preset's task has in all, so that an epoch does not
+# read what the one before has read.
+MOST_OPENED = 2**20
 
 
 class Dialogue:
@@ -222,8 +221,7 @@ class Dialogue:
     ) -> None:
         self._tokenizer, self._template = tokenizer, ChatTemplate(tokenizer, settings or {})
         self._decoded = lru_cache(MOST_WRITTEN)(self._decode)
-        self._opened = lru_cache(MOST_OPENED)(self._open)
-        self._opened_briefly = lru_cache(MOST_BRIEF)(self._open)
+        self._opened, self._characters = dict[tuple[tuple[tuple[str, str], ...], ...], list[int]](), 0
         if tokenizer.eos_token_id is None:
             raise PolicyError(
                 "an end-of-sequence token", found="none", where=self._template.where, fix="set eos_token"
@@ -272,14 +270,20 @@ class Dialogue:
         """
         said = tuple(tuple(message.items()) for message in messages)
         try:
-            brief = sum(len(text) for message in said for _, text in message) <= BRIEF
-            hash(said)
+            size = sum(len(text) for message in said for _, text in message)
+            known = said in self._opened
         except TypeError:  # no text: templates refuse it in words, or take it
-            return self._open(*said)
-        return list(self._opened_briefly(*said) if brief else self._opened(*said))
+            return self._open(messages)
+        if not known:
+            if self._characters + size > MOST_OPENED:
+                self._opened.clear()
+                self._characters = 0
+            self._opened[said] = self._open(messages)
+            self._characters += size
+        return list(self._opened[said])
 
-    def _open(self, *messages: tuple[tuple[str, str], ...]) -> list[int]:
-        return self._ids(self.render([dict(message) for message in messages], open_turn=True))
+    def _open(self, messages: Sequence[Message]) -> list[int]:
+        return self._ids(self.render(messages, open_turn=True))
 
     def ended(self, completion_ids: Sequence[int]) -> bool:
         """Return whether a completion was ended by the policy and not by the limit."""

@@ -73,7 +73,7 @@ class GroupRollouts:
         self._credit = credit
         self.latest: list[Rollout | Lost] = []
 
-    def __call__(self, item_ids: Sequence[str], step: int) -> dict[str, list[Any]]:
+    def __call__(self, item_ids: Sequence[str], step: int) -> dict[str, Any]:
         """Play one episode for each id (repeated ids are a group) and return TRL's rollout fields.
 
         An episode that the environment lost has no reward (None): TRL leaves it out of its group's baseline,
@@ -111,7 +111,8 @@ class GroupRollouts:
         return {
             "prompt_ids": [each.prompt_ids for each in self.latest],
             "completion_ids": [each.completion_ids for each in self.latest],
-            "logprobs": [each.logprobs for each in self.latest],
+            # TRL would make tensors of them, which only losses of other settings read.
+            "logprobs": None,
             "env_mask": [
                 [0] * len(each.mask) if isinstance(each, Lost) else each.mask for each in self.latest
             ],

@@ -262,12 +262,11 @@ def _trainer_state(state: Any) -> bytes:
         return Path(path).read_bytes()
 
 
-def _roll_out(prompts: Sequence[Any], trainer: Trainer) -> dict[str, list[Any] | None]:
+def _roll_out(prompts: Sequence[Any], trainer: Trainer) -> dict[str, Any]:
     fields = trainer._rollouts(trainer._item_ids, trainer.step_at_work)
     masks = [torch.as_tensor(mask, dtype=torch.bool) for mask in fields["env_mask"]]
     trainer._counted = torch.nn.utils.rnn.pad_sequence(masks, batch_first=True)
-    # TRL would make tensors of these numbers, which only losses of other settings read
-    return {**fields, "logprobs": None}
+    return fields
 
 
 def episode_reward(
