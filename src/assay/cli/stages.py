@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 from pathlib import Path
@@ -71,9 +72,10 @@ def package(
 
 def _run_stage(name: str, root: Path | None = None, **options: Any) -> None:
     end_with_parent()
-    # What is imported is no garbage: to look for some among it is a fifth of a training's start.
+    # What is imported is no garbage: to look for some among it is a fifth of a training's start, and goes on.
     with uncollected():
         project, stage = _open(name, root, options)
+    gc.freeze()
     stage.run(project, **options)
     if name == "pre_eval" and os.environ.get("RANK", "0") == "0":
         from assay.tools.doctor.preflight import say_power
