@@ -15,7 +15,7 @@ from assay.policy.model import evaluating
 from assay.tools.doctor.forecast.memory import Meter
 from assay.training import flat, flat_attention
 from assay.training.flat import Shared, packs, reads_flat, shared_openings
-from assay.training.flat_attention import Pack, Rule, Stretch
+from assay.training.flat_pack import Pack, Rule, Stretch
 from assay.training.kl import Divergence, Text, openings
 from assay.training.logprobs import hidden_states, logits_of
 from tests.policy.architectures import NAMES, PAD, VOCABULARY, build

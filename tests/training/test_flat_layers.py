@@ -14,7 +14,7 @@ from peft import LoraConfig, get_peft_model
 from assay.policy.engine.fused_lora import summed
 from assay.policy.engine.lean_weights import Unserved
 from assay.training import flat, flat_attention
-from assay.training.flat_attention import Pack, Rule, Stretch
+from assay.training.flat_pack import Pack, Rule, Stretch
 from tests.policy.architectures import build
 from tests.training.test_flat import anything_is_read_flat, gradients, read
 

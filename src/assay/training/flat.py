@@ -18,8 +18,9 @@ from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from assay.core.console import complain
 from assay.policy.engine.lean_weights import Unserved
-from assay.training.flat_attention import Pack, Stretch, Unable, attends_flat
+from assay.training.flat_attention import Unable, attends_flat
 from assay.training.flat_layers import Layers
+from assay.training.flat_pack import Pack, Stretch
 
 LEAST_SHARED = 64  # tokens that two rows share, so that it saves enough
 _UNABLE, _ALWAYS = "_assay_cannot_read_flat", "_assay_reads_flat"

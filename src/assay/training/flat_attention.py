@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,100 +23,13 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from assay.policy.engine.lean_weights import FLAT
+from assay.training.flat_pack import Pack, Reach, Rule, Stretch, split
 
 TILE = {"cpu": 2**18, "cuda": 2**24}  # scores held at once: what a core's cache holds; 64 MiB in float32
 
 
 class Unable(Exception):
     """The model's attention asks for something that is not done here; the argument says what."""
-
-
-class Rule(NamedTuple):
-    """How scores are made: q k scaled, then capped at +-softcap, and seen up to window - 1 tokens back."""
-
-    scale: float
-    softcap: float | None
-    window: int | None
-
-
-class Reach(NamedTuple):
-    """The last key that each query sees, on the device and here."""
-
-    there: torch.Tensor
-    here: np.ndarray[Any, np.dtype[np.int64]]
-
-    @classmethod
-    def of(cls, places: np.ndarray[Any, np.dtype[np.int64]], device: torch.device) -> Reach:
-        """Return the reach of queries at these places."""
-        return cls(torch.as_tensor(places, device=device), places)
-
-
-def _split(x: torch.Tensor, dim: int, parts: int) -> torch.Tensor:
-    """Return x with one dimension made two, of so many parts each."""
-    return x.reshape(*x.shape[:dim], parts, x.shape[dim] // parts, *x.shape[dim + 1 :])
-
-
-class Stretch:
-    """A prompt's tokens (0: none) and those of the rows behind it, one piece of a pack.
-
-    Args:
-        start: Where it begins.
-        prompt: Tokens of the prompt.
-        rows: Tokens of each row, at least one each.
-        device: Of the pack.
-    """
-
-    def __init__(self, start: int, prompt: int, rows: Sequence[int], device: torch.device) -> None:
-        self.prompt, self.n_rows, self.width = prompt, len(rows), max(rows, default=0)
-        self.read = slice(start, start + prompt)
-        self.own = slice(start + prompt, start + prompt + sum(rows))
-        self.longest = prompt + self.width
-        lengths = np.array(rows, np.int64)
-        firsts = lengths.cumsum() - lengths
-        steps = np.arange(self.width)
-        self._even = len(set(rows)) <= 1
-        # Where a row has ended stands its last token again, which nothing real looks at
-        padded = (firsts[:, None] + np.minimum(steps, lengths[:, None] - 1)).ravel()
-        self._padded = torch.as_tensor(padded, device=device)
-        self._real = torch.as_tensor((steps < lengths[:, None]).ravel().nonzero()[0], device=device)
-        self.causal = Reach.of(steps, device)
-        self.causal_prompt = Reach.of(np.arange(prompt), device)
-        self.last_of_prompt = Reach.of(np.array([prompt - 1]), device)
-        self.asked: torch.Tensor | None = None  # the rows' tokens that something is asked of; None: all
-        self.positions = np.concatenate([np.arange(n) for n in rows]) if rows else steps
-
-    def rows_of(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the rows' [H, tokens, ...] as [R, H, width, ...], each padded to the longest."""
-        if not self._even:
-            x = x.index_select(1, self._padded)
-        return _split(x, 1, self.n_rows).transpose(0, 1)
-
-    def tokens_of(self, x: torch.Tensor) -> torch.Tensor:
-        """Return what `rows_of` made as [H, tokens, ...] again, without the padding."""
-        x = x.transpose(0, 1).flatten(1, 2)
-        return x if self._even else x.index_select(1, self._real)
-
-    def padded(self, x: torch.Tensor) -> torch.Tensor:
-        """Return gradients [H, tokens, ...] as `rows_of` does, but 0 where a row has ended."""
-        if not self._even:
-            x = x.new_zeros(len(x), len(self._padded), *x.shape[2:]).index_copy(1, self._real, x)
-        return _split(x, 1, self.n_rows).transpose(0, 1)
-
-
-class Pack:
-    """One sequence of several stretches, and what the layers that attended to it were like (`seen`)."""
-
-    def __init__(self, stretches: Sequence[Stretch]) -> None:
-        self.stretches = stretches
-        self.longest = max(each.longest for each in stretches)
-        self.seen: list[int | None] = []  # the window of each layer
-
-    def keep(self, places: torch.Tensor) -> None:
-        """Note of which places something is asked in the end: tokens of rows and the last one of a prompt."""
-        asked = torch.unique(places)
-        for each in self.stretches:
-            own = asked[(asked >= each.own.start) & (asked < each.own.stop)]
-            each.asked = own - each.own.start
 
 
 def _tiles(
@@ -278,15 +191,15 @@ class _Parts:
 
     def summed(self, x: torch.Tensor) -> torch.Tensor:
         """Return gradients of `repeated` [H, ...] as those of what was repeated."""
-        return x if self.group == 1 else _split(x, 0, len(x) // self.group).sum(1)
+        return x if self.group == 1 else split(x, 0, len(x) // self.group).sum(1)
 
     def folded(self, x: torch.Tensor) -> torch.Tensor:
         """Return [H, n, ...] as [1, heads of keys, group x n, ...]: queries of one key head side by side."""
-        return _split(x, 0, len(x) // self.group).flatten(1, 2)[None]
+        return split(x, 0, len(x) // self.group).flatten(1, 2)[None]
 
     def unfolded(self, x: torch.Tensor) -> torch.Tensor:
         """Return what `folded` made as it was."""
-        return _split(x[0], 1, self.group).flatten(0, 1)
+        return split(x[0], 1, self.group).flatten(0, 1)
 
 
 def attend_flat(

@@ -17,7 +17,8 @@ import torch
 
 from assay.policy.engine.fused_lora import lora_parts
 from assay.policy.engine.lean_weights import ROPES, Unserved, family_of, in_pairs
-from assay.training.flat_attention import Pack, Rule, attend_back, attend_flat
+from assay.training.flat_attention import attend_back, attend_flat
+from assay.training.flat_pack import Pack, Rule
 
 _rms_norm = torch.nn.functional.rms_norm
 FAMILIES = ("Llama", "Qwen2", "Qwen3", "Mistral")
