@@ -363,21 +363,24 @@ def test_every_stored_completion_is_graded_again(unpacked: Path, tamper: Tamper,
     assert set(found.values()) == {"passed"}
 
 
-def test_a_reward_that_differs_in_its_last_bits_passes_and_is_named_and_one_off_by_a_millionth_fails(
+def test_numbers_that_differ_in_their_last_bits_pass_and_are_named_and_those_off_by_more_fail(
     unpacked: Path,
 ) -> None:
     path = unpacked / place_of("post_eval.jsonl")
     first, rest = path.read_text(encoding="utf-8").split("\n", 1)
     row = json.loads(first)
+    name = next(name for name, value in row["metrics"].items() if isinstance(value, float) and value)
 
-    def check(off: float) -> Check:
-        path.write_text(f"{dumps(row | {'reward': row['reward'] * (1 + off)})}\n{rest}", encoding="utf-8")
+    def check(reward: float, metric: float = 0.0) -> Check:
+        metrics = row["metrics"] | {name: row["metrics"][name] * (1 + metric)}
+        changed = row | {"reward": row["reward"] * (1 + reward), "metrics": metrics}
+        path.write_text(f"{dumps(changed)}\n{rest}", encoding="utf-8")
         return {each.name: each for each in regraded(Unpacked(unpacked))}["post_eval.jsonl"]
 
-    near, far = check(1e-13), check(1e-6)
+    near = check(1e-13, 1e-10)
     assert near.outcome == "passed" and "not to the last" in near.found
     assert "not to the last" not in check(0.0).found
-    assert far.outcome == "failed"
+    assert check(1e-11).outcome == check(0.0, 1e-8).outcome == "failed"
 
 
 def test_a_lost_validation_leaves_the_alarm_that_counts_losses_unjudged(unpacked: Path) -> None:

@@ -4,8 +4,7 @@ between a floor and a ceiling. No torch."""
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,13 @@ from assay.tasks.protocol import Baseline, Item, Task
 
 
 def graded_again(
-    task: Task, suite: Suite, episodes: Sequence[Episode], name: str, *, exact: bool = False
+    task: Task,
+    suite: Suite,
+    episodes: Sequence[Episode],
+    name: str,
+    *,
+    rewards: float = 1e-7,
+    metrics: float = 1e-7,
 ) -> list[str]:
     """Return what episodes say of themselves that the suite or the task does not; empty if they are its
     plays, well graded.
@@ -33,26 +38,26 @@ def graded_again(
         suite: Whose plays they should be.
         episodes: As stored, in any order.
         name: What to call them.
-        exact: Whether numbers have to be equal to the last bit.
+        rewards: How far these may be apart, relative to their size; 0: not at all.
+        metrics: The same of these.
     """
     plays = {(play.item.id, play.draw): play for play in suite.plays()}
     found = {(episode.item_id, episode.draw) for episode in episodes}
     if found != set(plays) or len(episodes) != len(plays):
         return [f"{name}: the episodes are not the {len(plays)} plays of the suite"]
     starts: dict[tuple[str, int], Any] = {}
-    same = operator.eq if exact else _same
-    wrong = [e for e in episodes if not _agrees(task, plays[e.item_id, e.draw], e, starts, same)]
+    wrong = [e for e in episodes if not _agrees(task, plays[e.item_id, e.draw], e, starts, rewards, metrics)]
     if wrong:
         first = f"first: item {wrong[0].item_id}, draw {wrong[0].draw}"
         return [f"{name}: {counted(len(wrong), 'episodes')} graded otherwise when graded again ({first})"]
     return []
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(one: Any, other: Any, near: float) -> bool:
     if isinstance(one, float) and isinstance(other, float):
-        return math.isclose(one, other, rel_tol=1e-7, abs_tol=1e-9)
+        return math.isclose(one, other, rel_tol=near, abs_tol=near / 100)
     if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_same(one[name], other[name]) for name in one)
+        return one.keys() == other.keys() and all(_same(one[name], other[name], near) for name in one)
     return bool(one == other)
 
 
@@ -61,7 +66,8 @@ def _agrees(
     play: Play,
     episode: Episode,
     starts: dict[tuple[str, int], Any],
-    same: Callable[[Any, Any], bool],
+    rewards: float,
+    metrics: float,
 ) -> bool:
     # A state is a value, so all draws of an item can begin at the same one.
     world = (play.item.id, play.world_seed)
@@ -76,8 +82,8 @@ def _agrees(
         step = task.step(state, turn.completion)
         earned = {name: float(value) for name, value in step.parts.items() if value}
         told = (step.observation, step.outcome, step.failure, step.action)
-        if told != (turn.observation, turn.outcome, turn.failure, turn.action) or not same(
-            earned, turn.parts
+        if told != (turn.observation, turn.outcome, turn.failure, turn.action) or not _same(
+            earned, turn.parts, rewards
         ):
             return False
         for name, value in earned.items():
@@ -103,8 +109,11 @@ def _agrees(
         episode.cluster,
     ):
         return False
-    numbers = {"reward": sum(parts.values()), "parts": parts, "metrics": dict(verdict.metrics)}
-    return same(numbers, {"reward": episode.reward, "parts": episode.parts, "metrics": episode.metrics})
+    return (
+        _same(sum(parts.values()), episode.reward, rewards)
+        and _same(parts, episode.parts, rewards)
+        and _same(dict(verdict.metrics), episode.metrics, metrics)
+    )
 
 
 def states_of(task: Task, play: Play, episode: Episode) -> list[Any]:

@@ -21,8 +21,9 @@ from assay.verify.unpacked import Unpacked
 def regraded(package: Unpacked) -> Iterator[Check]:
     """Grade the episodes of every arm and of every validation again.
 
-    Numbers that agree to 7 digits pass, and it is said of them: processors with and without AVX-512 differ in
-    the last bits of an exponential.
+    Metrics that agree to 9 digits pass and rewards that agree to 12, and it is said of them: processors with
+    and without AVX-512 differ in the last bits of an exponential. Of somebody's own code 7 digits will do, as
+    many as single precision has.
     """
     for name in package.arms:
         yield looked("V2", f"{name}.jsonl", partial(_arm, package, name))
@@ -70,7 +71,10 @@ def _graded(package: Unpacked, parts: Sequence[tuple[Suite, list[Episode], str]]
         how = f"success judged again by {rule.compare} with {rule.column}; rewards as they are stored"
         if word:
             how = f"success itself is not checked: it is the word of {settings.entry} ({rule.compare})"
-    wrong = [fault for part in parts for fault in graded_again(task, *part, exact=True)]
-    if wrong and not any(graded_again(task, *part) for part in parts):
-        how, wrong = f"{how}; numbers equal to 7 digits, not to the last", []
+    wrong = [fault for part in parts for fault in graded_again(task, *part, rewards=0, metrics=0)]
+    digits = (7, 7) if settings.brings_code else (12, 9)
+    rewards, metrics = (10.0**-n for n in digits)
+    if wrong and not any(graded_again(task, *part, rewards=rewards, metrics=metrics) for part in parts):
+        how = f"{how}; rewards equal to {digits[0]} digits, metrics to {digits[1]}, not to the last"
+        wrong = []
     return LookResult(f"{said}, {how}", wrong, unchecked=word)
