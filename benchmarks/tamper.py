@@ -240,6 +240,7 @@ def replaced(result: dict[str, Any], tried: list[dict[str, Any]], package: str) 
     missed = [each for each in result["missed"] if each["kind"] not in kinds] + missed_of(tried)
     cells = result["by_kind_and_depth"] | told_of(tried)
     again = {"kinds": kinds, "tamperings": len(tried), "package_sha256": package}
+    again["missed_before"] = [each for each in result["missed"] if each["kind"] in kinds]
     return result | {
         "by_kind_and_depth": cells,
         "by_level": levels_of(cells),
@@ -287,9 +288,11 @@ def main() -> None:
         with ProcessPoolExecutor(chosen.processes, mp_context=multiprocessing.get_context("fork")) as pool:
             plan = plan_of(chosen.tamperings, chosen.seed)
             if chosen.again:
-                mine = [each for each in plan if each[1] in chosen.again]
-                tried = list(pool.map(try_one, mine))
-                write_result(chosen.out, replaced(json.loads(chosen.out.read_text("utf-8")), tried, package))
+                before = json.loads(chosen.out.read_text("utf-8"))
+                if (before["tamperings"], before["seed"]) != (chosen.tamperings, chosen.seed):
+                    raise SystemExit(f"expected the number and seed that {chosen.out} was made with")
+                tried = list(pool.map(try_one, [each for each in plan if each[1] in chosen.again]))
+                write_result(chosen.out, replaced(before, tried, package))
                 return
             tried = list(told(pool.map(try_one, plan, chunksize=2), "tamperings"))
             seconds["tamperings"] = round(time.monotonic() - begun, 1)

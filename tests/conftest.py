@@ -17,7 +17,7 @@ from tests import kept
 # A machine that others use too is slow now and then, which is no fault of what is tested.
 settings.register_profile("assay", deadline=None)
 settings.load_profile("assay")
-# Until the first test begins there are only imports: to look for garbage among them is a third of the time.
+# Until the first test begins there are only imports, and a third of their time would be a search for garbage.
 gc.disable()
 # No curves are drawn beside the trainings of tests, except where a test asks for it.
 os.environ.setdefault("ASSAY_REDRAW_SECONDS", "0")

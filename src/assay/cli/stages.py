@@ -6,8 +6,7 @@ import gc
 import importlib
 import os
 from pathlib import Path
-from types import ModuleType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +14,9 @@ from assay.cli.naming import name_settings_of
 from assay.core.errors import ConfigError
 from assay.core.garbage import uncollected
 from assay.core.parent import end_with_parent
+
+if TYPE_CHECKING:
+    from assay.pipeline.project import Project
 
 
 def fingerprint() -> None:
@@ -72,10 +74,18 @@ def package(
 
 def _run_stage(name: str, root: Path | None = None, **options: Any) -> None:
     end_with_parent()
-    # What is imported is no garbage: to look for some among it is a fifth of a training's start, and goes on.
+    project = _open(name, root)
+    taken = name == "train" and project.params.external is not None
+    if name in ("pre_eval", "train", "control", "post_eval") and not taken:
+        _become_several(name, project.params, **options)
+    # What is imported is no garbage: looking for some among it takes a fifth of a training's start.
     with uncollected():
-        project, stage = _open(name, root, options)
-    gc.freeze()
+        stage = importlib.import_module(f"assay.stages.{name}")
+        if name == "train":
+            from assay.tools.doctor.preflight import examine_training
+
+            options["examine"] = examine_training
+    gc.freeze()  # and later searches pass over it
     stage.run(project, **options)
     if name == "pre_eval" and os.environ.get("RANK", "0") == "0":
         from assay.tools.doctor.preflight import say_power
@@ -85,9 +95,8 @@ def _run_stage(name: str, root: Path | None = None, **options: Any) -> None:
         _withdraw(project)  # only now are data and plan known
 
 
-def _open(name: str, root: Path | None, options: dict[str, Any]) -> tuple[Any, ModuleType]:
-    """Return the project and the stage's module; what comes before its work is done, and `options` has all
-    that it asks for."""
+def _open(name: str, root: Path | None) -> Project:
+    """Return the project that a stage is to work in, once its settings were looked at."""
     from assay.core.config.composition import check_unless_experiment
     from assay.pipeline.project import Project
 
@@ -108,16 +117,10 @@ def _open(name: str, root: Path | None, options: dict[str, Any]) -> tuple[Any, M
         from assay.tools.doctor.preflight import look
 
         look(project)
+        gc.collect()  # what it has left is not to be kept with what is imported
     if name in ("base", "pre_eval", "train", "control", "post_eval"):
         _withdraw(project)
-    taken = name == "train" and project.params.external is not None
-    if name in ("pre_eval", "train", "control", "post_eval") and not taken:
-        _become_several(name, project.params, **options)
-    if name == "train":
-        from assay.tools.doctor.preflight import examine_training
-
-        options["examine"] = examine_training
-    return project, importlib.import_module(f"assay.stages.{name}")
+    return project
 
 
 def _withdraw(project: Any) -> None:
