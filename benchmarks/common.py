@@ -40,11 +40,15 @@ def machine() -> dict[str, Any]:
     }
 
 
-def written(path: Path, record: Mapping[str, Any], *, indent: int = 2, sort_keys: bool = True) -> None:
-    """Write a record as JSON."""
+def written(
+    path: Path, record: Mapping[str, Any], *, indent: int = 2, sort_keys: bool = True
+) -> dict[str, Any]:
+    """Write a record as JSON, and return it in the order in which it stands there, as its page shows it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(record, indent=indent, sort_keys=sort_keys, ensure_ascii=False)
     path.write_text(f"{text}\n", encoding="utf-8")
+    found: dict[str, Any] = json.loads(text)
+    return found
 
 
 def alone(work: Callable[..., T], *arguments: Any) -> T:

@@ -105,8 +105,7 @@ def main() -> None:
             rows.append(row)
             print(f"{name} {at}: {row['ratio']:.2f} times faster", file=sys.stderr, flush=True)
     record["seconds"] = round(time.monotonic() - begun, 1)
-    written(chosen.out, record)
-    write_page(chosen.out, record)
+    write_page(chosen.out, written(chosen.out, record))
 
 
 if __name__ == "__main__":

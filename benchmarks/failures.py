@@ -391,9 +391,7 @@ def main() -> None:
     for seed in ARM_SEEDS:
         for arm, share, hazard in arms:
             made(arm, share, hazard, seed)
-            whole = record | judged(runs)
-            written(RESULT, whole)
-            write_page(whole)
+            write_page(written(RESULT, record | judged(runs)))
 
 
 if __name__ == "__main__":

@@ -109,8 +109,7 @@ def main() -> None:
         row = compared(name, chosen.pairs, with_stock=name in chosen.stock)
         record["works"][name] = row
         print(f"{name}: {row['ratio']:.2f} times faster than cached", file=sys.stderr, flush=True)
-    written(chosen.out, record)
-    write_page(chosen.out, record)
+    write_page(chosen.out, written(chosen.out, record))
 
 
 if __name__ == "__main__":

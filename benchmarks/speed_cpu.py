@@ -309,8 +309,7 @@ def main() -> None:
         goal, make = PARTS[key]
         record[key] = make(chosen.pairs, chosen.steps, goal)
         record["seconds"] = round(time.monotonic() - begun, 1)
-        written(chosen.out, record)
-        write_page(chosen.out, record)
+        write_page(chosen.out, written(chosen.out, record))
         if "median" in record[key]:
             low, middle, high = (record[key][name] for name in ("low", "median", "high"))
             print(f"{key}: {middle:.2f} ({low:.2f} to {high:.2f})", flush=True)
