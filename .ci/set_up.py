@@ -177,6 +177,10 @@ def install(python: str) -> None:
     pip("install", "--dry-run", "--only-binary", ":all:", "--report", str(report), *wanted)
     pip_each(list(resolved(report, pins)), *hashed, "--only-binary", ":all:", name="chosen")
     pip("install", "--no-deps", "--no-build-isolation", "-e", ".")
+    # pip would compile a file at a time on one core. What some Python cannot read, such as a template, stays
+    # as it is.
+    compiled = [str(VENV / "bin/python"), "-I", "-m", "compileall", "-q", "-j", "0", str(VENV / "lib")]
+    subprocess.run(compiled, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
 
 
 class Hash(str):
@@ -240,7 +244,8 @@ def pip(*words: str) -> None:
     """Call pip of the environment, which refuses to work without one."""
     quiet = [] if sys.stderr.isatty() else ["--quiet"]
     module = [str(VENV / "bin/python"), "-I", "-m", "pip", "--require-virtualenv"]
-    call([*module, *quiet, "--disable-pip-version-check", "--no-input", *words])
+    how = ["--no-compile"] if words[0] == "install" else []
+    call([*module, *quiet, "--disable-pip-version-check", "--no-input", words[0], *how, *words[1:]])
 
 
 def call(command: list[str]) -> None:

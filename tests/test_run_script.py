@@ -637,7 +637,7 @@ def test_only_a_file_whose_hash_is_known_is_installed(tmp_path: Path, wheels: Pa
         "PIP_CONFIG_FILE": os.devnull,
     }
     done = subprocess.run(
-        [root / "run", "python", "-c", "import wares; print(wares.VERSION)"],
+        [root / "run", "python", "-B", "-c", "import wares; print(wares.VERSION)"],
         env=environment,
         capture_output=True,
         text=True,
@@ -645,6 +645,8 @@ def test_only_a_file_whose_hash_is_known_is_installed(tmp_path: Path, wheels: Pa
     )
     if true:  # the build of the machine comes first, as without hashes
         assert (done.returncode, done.stdout) == (0, "1.0+own\n"), done.stderr
+        # set-up has compiled it: with -B nothing else does
+        assert list(root.glob(".venv/lib/*/site-packages/__pycache__/wares.*.pyc"))
     else:
         assert (
             done.returncode == 1
