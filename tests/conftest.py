@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import compileall
+import functools
 import gc
 import os
 import sys
@@ -116,7 +117,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _file_of(item: pytest.Item) -> str:
-    return item.path.relative_to(TESTS).as_posix() if item.path.is_relative_to(TESTS) else ""
+    return _name_of(item.path)
+
+
+@functools.cache
+def _name_of(path: Path) -> str:
+    return path.relative_to(TESTS).as_posix() if path.is_relative_to(TESTS) else ""
 
 
 @pytest.fixture(scope="session", autouse=True)
