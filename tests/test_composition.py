@@ -21,6 +21,9 @@ from assay.core.config.composition import (
     use,
 )
 from assay.core.errors import ConfigError
+from assay.core.storage.json import dumps
+from assay.core.storage.yaml import read_yaml
+from tests.composed import composed
 from tests.few_presets import leave_few
 
 REPOSITORY = Path(__file__).parents[1]
@@ -67,6 +70,7 @@ def test_the_bytes_are_those_of_dvc(tmp_path: Path) -> None:
     project = written(tmp_path / "a project")
     for grpo in presets(project, "grpo"):
         use(project, grpo=grpo, task=None, seed=3)
+        assert read_yaml(project / "params.yaml", fix="none") == {**composed(grpo), "seed": 3}
         theirs = project / "theirs.yaml"
         compose_and_dump(
             theirs, str(project / "configs"), None, "config", str(project / ".dvc" / "hydra_plugins"), []
@@ -74,11 +78,23 @@ def test_the_bytes_are_those_of_dvc(tmp_path: Path) -> None:
         assert (project / "params.yaml").read_bytes() == theirs.read_bytes()
 
 
+BOTH = [tuple(name.rsplit("-", 1)) for name in presets(REPOSITORY, "both")]
+
+
+@pytest.mark.parametrize(
+    ("grpo", "task"), [*(("pretrained", task) for task in presets(REPOSITORY, "task")), *BOTH]
+)
+def test_what_tests_put_together_is_what_hydra_composes(grpo: str, task: str) -> None:
+    theirs = compose(REPOSITORY, Selection(grpo, task, 0)).values
+    assert dumps(composed(grpo, task)) == dumps(theirs)
+
+
 @pytest.mark.long
 def test_a_preset_can_set_something_otherwise_for_one_task_alone(project: Path) -> None:
     def steps(grpo: str, task: str) -> object:
         return compose(project, Selection(grpo, task, 0)).values["train"]["steps"]
 
+    leave_few(project, ["tiny", "tiny_smoke"])
     both = "configs/both/tiny-structured.yaml"
     assert steps("tiny", "structured") == 700 != steps("tiny", "collider")
     assert steps("tiny_smoke", "structured") == steps("tiny_smoke", "collider") == 6
@@ -202,6 +218,7 @@ def test_a_preset_left_by_an_experiment_is_recognised(project: Path) -> None:
 
 @pytest.mark.long
 def test_an_edited_setting_is_named_with_the_file_it_belongs_in(project: Path) -> None:
+    leave_few(project, ["tiny"])
     change(project, "alpha: 0.05", "alpha: 0.1")
     error = refusal(project)
     assert (error.expected, error.found) == ("claim.alpha: 0.05, as configs/ has it", "claim.alpha: 0.1")
@@ -226,6 +243,7 @@ def test_an_edited_setting_is_named_with_the_file_it_belongs_in(project: Path) -
 def test_a_missing_an_added_and_a_retyped_setting_are_differences(
     project: Path, old: str, new: str, found: str
 ) -> None:
+    leave_few(project, ["tiny"])
     change(project, old, new)
     assert refusal(project).found == found
 
