@@ -10,6 +10,7 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import pytest
@@ -168,7 +169,8 @@ def test_sentences_that_people_wrote_are_work_of_their_own_whatever_asks_for_the
     assert len(sizes(rows)) >= 0.97 * len(texts)
 
 
-def _sentences() -> list[str]:
+@cache
+def _sentences() -> Sequence[str]:
     """Return 200 short sentences, none about the same: what the functions of this package say they do."""
     found = {
         inspect.cleandoc(said).split("\n\n")[0].replace("\n", " ")

@@ -13,21 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from assay.core.config.composition import Selection, compose
 from assay.core.config.settings import GenerationSettings
 from assay.core.config.tasks import every_task, settings_class
 from assay.dataset.suite import SAMPLING_AGAIN, Suite, choose, rules_of
 from assay.tasks.protocol import Item
+from tests.composed import composed
 from tests.house import ROOT
 
 SETTINGS: TypeAdapter[Any] = TypeAdapter(every_task())
-GENERATION = GenerationSettings.model_validate(
-    compose(ROOT, Selection("tiny", "collider", 0)).values["generation"]
-)
+GENERATION = GenerationSettings.model_validate(composed("tiny")["generation"])
 
 
-def values(task: str) -> dict[str, Any]:
-    return dict(compose(ROOT, Selection("tiny", task, 0)).values["task"])
+def values(task: str) -> Any:
+    return composed("tiny", task)["task"]
 
 
 def rules(task: str, **changes: Any) -> str:
@@ -146,5 +144,4 @@ def test_a_part_of_the_held_out_file_holds_every_kind_and_tier_within_one_item_o
 @pytest.mark.parametrize("preset", sorted(path.stem for path in (ROOT / "configs/grpo").glob("*.yaml")))
 def test_presets_spend_their_episodes_on_items_and_not_on_further_draws_of_them(preset: str) -> None:
     """Two draws of twice the items tell more than four: the luck of a draw is shared out, items are not."""
-    evaluation = compose(ROOT, Selection(preset, "collider", 0)).values["evaluation"]
-    assert evaluation["draws"] == 2
+    assert composed(preset)["evaluation"]["draws"] == 2

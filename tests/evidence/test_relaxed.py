@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
+from tests.composed import composed
 from tests.house import ROOT
 
-from assay.core.config.composition import Selection, compose
 from assay.core.config.health import HealthSettings
 from assay.core.config.reading import parse_params
 from assay.core.config.settings import Gates, Params
@@ -18,12 +18,8 @@ from assay.evidence.claim.relaxed import CHOICES, NUMBERS, cooler_said, relaxed,
 PRESETS = sorted(path.stem for path in (ROOT / "configs/grpo").glob("*.yaml") if "smoke" not in path.stem)
 
 
-def preset(grpo: str, task: str = "collider") -> dict[str, Any]:
-    return compose(ROOT, Selection(grpo=grpo, task=task, seed=0)).values
-
-
 def changed(name: str, value: Any) -> Params:
-    values = preset("tiny")
+    values = composed("tiny")
     *folders, last = name.split(".")
     place = values
     for folder in folders:
@@ -58,7 +54,7 @@ def test_no_shipped_preset_is_looser_than_usual_but_where_it_is_meant(grpo: str,
         told["health.top_share_window"] = (10, 50)
     if grpo == "tiny_json":
         told["base.gates.copy_accuracy"] = (0.95, 0.8)
-    assert relaxed(parse_params(preset(grpo, task))) == told
+    assert relaxed(parse_params(composed(grpo, task))) == told
 
 
 @pytest.mark.long
@@ -68,7 +64,7 @@ def test_the_usual_value_of_each_number_is_one_that_a_preset_has() -> None:
             values = values.get(step, {})
         return values
 
-    known = [preset(grpo) for grpo in PRESETS]
+    known = [composed(grpo) for grpo in PRESETS]
     for name, (usual, _) in NUMBERS.items():
         assert usual in [value(values, name) for values in known], name
 
@@ -89,7 +85,7 @@ def test_a_looser_number_is_named_with_both_values(name: str) -> None:
 def changed_freely(name: str, value: Any) -> Params:
     """Return settings with a value that reading might refuse for its order beside another one."""
     *folders, last = name.split(".")
-    params: Any = parse_params(preset("tiny"))
+    params: Any = parse_params(composed("tiny"))
     chain = [params]
     for folder in folders:
         chain.append(getattr(chain[-1], folder))
@@ -118,8 +114,8 @@ def test_a_relaxed_choice_is_named(name: str, value: Any) -> None:
 
 
 def test_nothing_relaxed_says_nothing_and_the_smoke_test_is_named_for_what_it_is() -> None:
-    assert relaxed_said(parse_params(preset("tiny"))) == []
-    assert "base.gates.copy_accuracy" in relaxed(parse_params(preset("tiny_smoke")))
+    assert relaxed_said(parse_params(composed("tiny"))) == []
+    assert "base.gates.copy_accuracy" in relaxed(parse_params(composed("tiny_smoke")))
 
 
 def test_the_temperature_of_evaluations_is_named_in_the_claim_where_it_is_not_1() -> None:

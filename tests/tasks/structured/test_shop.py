@@ -13,7 +13,6 @@ import pytest
 
 from assay.audit.audit import audit
 from assay.audit.contamination import contamination
-from assay.core.config.composition import Selection, compose
 from assay.core.config.reading import parse_params
 from assay.core.seeds import rng
 from assay.dataset.schema_files import SchemaFiles
@@ -24,10 +23,11 @@ from assay.tasks.catalogue import build
 from assay.tasks.structured import shipped_data, shop
 from assay.tasks.structured.shop import lessons, orders
 from tests import house
+from tests.composed import composed
 
 DATA = house.ROOT / "data/structured"
 SPLITS = ("train", "validation", "heldout")
-SETTINGS = parse_params(compose(house.ROOT, Selection("tiny", "structured", 0)).values)
+SETTINGS = parse_params(composed("tiny", "structured"))
 
 
 def rows(split: str) -> list[dict[str, Any]]:
