@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from assay.tasks.collider import (
     rewards,
 )
 from assay.tasks.collider.lessons import pick_style, scenario_for_lesson, weak_action
+from assay.tasks.collider.world.batch import Outcomes
 from assay.tasks.collider.world.physics import global_z
 from assay.tasks.collider.world.simulator import apply, begin
 from assay.tasks.protocol import Baseline, Item, Step, Verdict
@@ -110,14 +112,19 @@ def test_claims_on_null_worlds_are_rare_for_a_careful_player(compact: Collider, 
     assert np.mean([verdict.flags["false_claim"] for verdict in verdicts]) < 0.05
 
 
-def test_no_null_world_reaches_five_sigma_global_even_with_decoys(compact: Collider, play: Play) -> None:
+def test_no_null_world_reaches_five_sigma_global_even_with_decoys(compact: Collider) -> None:
     rows = [
         row for row in generate("train", 10_000, max_turns=10, labels=("nulls",)) if row["kind"] == "null"
     ]
-    finals = [play(compact, compact.item(row), compact.baselines()["adaptive"])[2][-1].state for row in rows]
-    assert len(finals) > 2800
-    best = np.array([max(baselines.trusted_z(state, place) for place in range(4)) for state in finals])
-    assert np.mean(global_z(best, 4) >= 5.0) < 1e-3
+    assert len(rows) > 2800
+    assert np.mean(global_z(_batch(compact, rows).local_z, 4) >= 5.0) < 1e-3
+
+
+def _batch(task: Collider, rows: list[dict[str, Any]]) -> Outcomes:
+    """Return what the adaptive player does with rows of one suite, as `play` plays them."""
+    items = [task.item(row) for row in rows]
+    seeds = [derive_seed("world", item.id) for item in items]
+    return play_adaptive([item.hidden for item in items], seeds, 10)
 
 
 @pytest.mark.parametrize("suite", ["validation", "traps", "heldout_ood"])
@@ -142,24 +149,15 @@ def test_the_batched_core_gives_the_numbers_of_one_by_one_play(suite: str, turns
                 assert (-1 if spin is None else spin) == outcomes.spin[row]
 
 
-def test_claiming_at_three_sigma_does_not_pay(
-    compact: Collider, play: Play, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    items = [compact.item(row) for row in generate("train", 1500, max_turns=10, labels=("rule",))]
-    player, own_rule, earned, false_claims = (
-        compact.baselines()["adaptive"],
-        baselines.ADAPTIVE_RULE_Z,
-        {},
-        {},
-    )
-    for rule in (3.0, own_rule):
-        monkeypatch.setattr(baselines, "ADAPTIVE_RULE_Z", rule)
-        played = [play(compact, item, player)[:2] for item in items]
-        earned[rule] = np.array([reward for reward, _ in played])
-        false_claims[rule] = sum(verdict.flags["false_claim"] is True for _, verdict in played)
-    gain = earned[own_rule] - earned[3.0]
+def test_claiming_at_three_sigma_does_not_pay(compact: Collider, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = generate("train", 1500, max_turns=10, labels=("rule",))
+    null = np.array([row["kind"] == "null" for row in rows])
+    patient = _batch(compact, rows)
+    monkeypatch.setattr(baselines, "ADAPTIVE_RULE_Z", 3.0)
+    hasty = _batch(compact, rows)
+    gain = patient.reward - hasty.reward
     assert gain.mean() > 2.6 * gain.std(ddof=1) / len(gain) ** 0.5
-    assert false_claims[3.0] > 3 * false_claims[own_rule]
+    assert sum(hasty.place[null] >= 0) > 3 * sum(patient.place[null] >= 0)
 
 
 def test_claiming_a_first_glimpse_does_not_pay_even_where_it_is_right(
@@ -242,7 +240,7 @@ def test_demonstrations_speak_well_and_play_poorly(compact: Collider) -> None:
         assert all(compact.parse(m["content"], _any_state(compact)).outcome == "ok" for m in dialogue[1::2])
     successes, earned, claims = [], [], 0
     chance = np.random.default_rng(2)
-    for seed in range(2000):
+    for seed in range(1000):
         state = begin(scenario_for_lesson(chance, 8), seed, 8)
         style = pick_style(chance)
         while state.ending is None:
@@ -251,10 +249,11 @@ def test_demonstrations_speak_well_and_play_poorly(compact: Collider) -> None:
         earned.append(rewards.terminal_reward(state))
         claims += state.ending == "claim"
     # Measured: success 0.26, reward -0.53, claims 0.85; the adaptive player succeeds 0.67 of the time, and
-    # earns 0.28.
-    assert 0.22 < np.mean(successes) < 0.31 and np.mean(earned) < -0.4 and 0.78 < claims / 2000 < 0.92
+    # earns 0.28. The bounds of both shares are three standard errors away and more: they are 0.014 and 0.011.
+    assert 0.22 < np.mean(successes) < 0.31 and np.mean(earned) < -0.4 and 0.78 < claims / 1000 < 0.92
 
 
+@cache
 def _any_state(task: Collider) -> object:
     return task.start(task.item(generate("train", 1, max_turns=10, labels=("any",))[0]), 1)[1]
 
