@@ -50,7 +50,7 @@ def run(
     luck = 0.06 * (rng("seed", recipe, seed).random() - 0.5)
     after = after or arm(f"{recipe}{seed}", rate + luck)
     lower = plan.get("direction") == "lower"
-    plan.setdefault("seeds", tuple(range(6)))
+    plan = {"seeds": tuple(range(6)), "secondary": ()} | plan  # no recipe looks at secondary measures
     claim = make_claim(
         list(before),
         after,
@@ -66,12 +66,13 @@ def run(
     return Run(name or f"{recipe}{seed}", settings, known, facts(seed), list(before), after)
 
 
-_MADE: dict[str, list[Run]] = {}
+_MADE: dict[str, Run] = {}
 
 
 def runs(n: int, rate: float, **options: Any) -> list[Run]:
-    """Return n runs with the seeds 0 to n - 1; those that are asked for again are made once."""
-    known = repr((n, rate, sorted(options.items())))
-    if known not in _MADE:
-        _MADE[known] = [run(seed, rate, **options) for seed in range(n)]
-    return list(_MADE[known])
+    """Return n runs with the seeds 0 to n - 1; one that is asked for again is made once."""
+    known = [repr((seed, rate, sorted(options.items()))) for seed in range(n)]
+    for seed, key in enumerate(known):
+        if key not in _MADE:
+            _MADE[key] = run(seed, rate, **options)
+    return [_MADE[key] for key in known]

@@ -4,7 +4,9 @@ name."""
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -26,7 +28,10 @@ from assay.statistics.seeds_and_items import iqm
 from recipe_material import BASE, BEFORE, facts, run, runs
 from synthetic_episodes import arm
 
-SIX = runs(6, 0.6)
+
+@cache
+def six() -> list[Run]:
+    return runs(6, 0.6)
 
 
 def only(found: RecipeComparison) -> RecipeClaim:
@@ -35,7 +40,7 @@ def only(found: RecipeComparison) -> RecipeClaim:
 
 
 def test_six_seeds_that_all_gain_improve_and_the_sentence_has_its_form() -> None:
-    found = only(compare_runs(SIX, one_sided=False))
+    found = only(compare_runs(six(), one_sided=False))
     assert (found.verdict, found.p_seeds, found.seeds) == ("IMPROVED", 0.03125, (0, 1, 2, 3, 4, 5))
     form = (
         r"The recipe improves held-out success: \+\d+\.\d points \(95 % interval \+\d+\.\d…\+\d+\.\d; IQM"
@@ -47,9 +52,9 @@ def test_six_seeds_that_all_gain_improve_and_the_sentence_has_its_form() -> None
 
 
 def test_the_numbers_are_those_of_the_episodes() -> None:
-    found = only(compare_runs(SIX, one_sided=False))
+    found = only(compare_runs(six(), one_sided=False))
     base = np.mean([e.success for e in BEFORE])
-    after = [np.mean([e.success for e in r.after]) for r in SIX]
+    after = [np.mean([e.success for e in r.after]) for r in six()]
     assert (
         found.difference is not None
         and found.iqm is not None
@@ -61,7 +66,7 @@ def test_the_numbers_are_those_of_the_episodes() -> None:
     items = sorted({e.item_id for e in BEFORE})
     cells = {
         (k, item): np.mean([e.success for e in r.after if e.item_id == item])
-        for k, r in enumerate(SIX)
+        for k, r in enumerate(six())
         for item in items
     }
     before = np.array([np.mean([e.success for e in BEFORE if e.item_id == item]) for item in items])
@@ -76,30 +81,46 @@ def test_the_numbers_are_those_of_the_episodes() -> None:
     )
 
 
+def changed(r: Run, **changes: object) -> Run:
+    return replace(r, claim=r.claim.model_copy(update=changes))
+
+
+def planned(r: Run, **changes: object) -> Run:
+    return changed(r, plan=r.claim.plan.model_copy(update=changes))
+
+
 def opened(r: Run, **changes: object) -> Run:
     assert r.claim.opened is not None
-    known = r.claim.opened.model_copy(update=changes)
-    return replace(r, claim=r.claim.model_copy(update={"opened": known}))
+    return changed(r, opened=r.claim.opened.model_copy(update=changes))
 
 
 @pytest.mark.parametrize(
     ("picked", "why"),
     [
-        (SIX[:5], "without 1 seed (5)"),
-        ([*SIX, run(6, 0.6)], "with 1 seed (6)"),
-        ([*SIX[:5], run(11, 0.6)], "without 1 seed (5) and with 1 seed (11)"),
-        ([run(k, 0.6, seeds=()) for k in range(6)], "the plan registers no seeds"),
-        ([run(k, 0.6, sided="one-sided") for k in range(6)], "two-sided was asked, the plan says one-sided"),
-        ([*SIX[:5], opened(SIX[5], registered=False)], "registered after the held-out records were seen: a5"),
-        ([*SIX[:5], opened(SIX[5], recipe_place=None)], "not known of a5"),
-        ([*SIX[:4], opened(SIX[4], rolls=2), opened(SIX[5], rolls=1)], "trained again before: a4, a5"),
-        ([replace(r, claim=r.claim.model_copy(update={"opened": None})) for r in SIX], "not known of a0, a1"),
+        (lambda six: six[:5], "without 1 seed (5)"),
+        (lambda _: runs(7, 0.6), "with 1 seed (6)"),
+        (lambda six: [*six[:5], run(11, 0.6)], "without 1 seed (5) and with 1 seed (11)"),
+        (lambda six: [planned(r, seeds=()) for r in six], "the plan registers no seeds"),
+        (
+            lambda six: [planned(r, sided="one-sided") for r in six],
+            "two-sided was asked, the plan says one-sided",
+        ),
+        (
+            lambda six: [*six[:5], opened(six[5], registered=False)],
+            "registered after the held-out records were seen: a5",
+        ),
+        (lambda six: [*six[:5], opened(six[5], recipe_place=None)], "not known of a5"),
+        (
+            lambda six: [*six[:4], opened(six[4], rolls=2), opened(six[5], rolls=1)],
+            "trained again before: a4, a5",
+        ),
+        (lambda six: [changed(r, opened=None) for r in six], "not known of a0, a1"),
     ],
 )
 def test_seeds_that_are_not_those_of_the_plan_are_marked_in_record_table_and_text(
-    picked: list[Run], why: str
+    picked: Callable[[list[Run]], list[Run]], why: str
 ) -> None:
-    comparison = compare_runs(picked, one_sided=False)
+    comparison = compare_runs(picked(six()), one_sided=False)
     found = only(comparison)
     assert not found.registered and why in found.registration
     assert "Hand-picked seeds" in found.warnings[0] and why in found.warnings[0]
@@ -110,21 +131,21 @@ def test_seeds_that_are_not_those_of_the_plan_are_marked_in_record_table_and_tex
 
 
 def test_the_seeds_of_the_plan_carry_no_mark_and_a_second_recipe_pays_with_its_level() -> None:
-    found = only(compare_runs(SIX, one_sided=False))
+    found = only(compare_runs(six(), one_sided=False))
     assert (found.registered, found.registration, found.level) == (True, "", 0.05)
-    second = only(compare_runs([opened(r, recipe_place=2) for r in SIX], one_sided=False))
+    second = only(compare_runs([opened(r, recipe_place=2) for r in six()], one_sided=False))
     assert (second.registered, second.level) == (True, 0.025)
-    whole = only(compare_runs([opened(r, recipe_place=2, rolls=1) for r in SIX], one_sided=False))
+    whole = only(compare_runs([opened(r, recipe_place=2, rolls=1) for r in six()], one_sided=False))
     assert (whole.registered, whole.level) == (True, 0.025), "a whole plan rolled again is its second try"
     assert second.verdict == "NOT EVALUABLE", "no six seeds can reach a level under 1/32"
-    eight = [opened(run(k, 0.7, seeds=tuple(range(8))), recipe_place=2) for k in range(8)]
+    eight = [opened(r, recipe_place=2) for r in runs(8, 0.7, seeds=tuple(range(8)))]
     second = only(compare_runs(eight, one_sided=False))
     assert second.verdict == "IMPROVED" and "Number 2 to see these" in second.warnings[0]
 
 
 @pytest.mark.parametrize(("n", "one_sided"), [(1, False), (4, True), (5, False)])
 def test_too_few_seeds_are_refused_without_a_number(n: int, one_sided: bool) -> None:
-    found = only(compare_runs(SIX[:n], one_sided=one_sided))
+    found = only(compare_runs(six()[:n], one_sided=one_sided))
     assert found.verdict == "NOT EVALUABLE"
     plural = "1 seed" if n == 1 else f"{n} seeds"
     asked = "one-sided test at level 0.05 needs 5" if one_sided else "two-sided test at level 0.05 needs 6"
@@ -134,7 +155,7 @@ def test_too_few_seeds_are_refused_without_a_number(n: int, one_sided: bool) -> 
 
 
 def test_five_seeds_are_enough_for_a_one_sided_statement_that_says_so() -> None:
-    found = only(compare_runs(SIX[:5], one_sided=True))
+    found = only(compare_runs(six()[:5], one_sided=True))
     assert (found.verdict, found.sided, found.p_seeds) == ("IMPROVED", "one-sided", 0.03125)
     assert (
         "one-sided p = .031; 5 seeds" in found.sentence
@@ -152,7 +173,9 @@ def test_seeds_that_gain_and_lose_alike_give_no_evidence_with_the_detectable_eff
 
 
 def test_a_change_too_small_to_matter_is_equivalent() -> None:
-    found = only(compare_runs(runs(6, 0.35, smallest_effect_points=30.0), one_sided=False))
+    found = only(
+        compare_runs([planned(r, smallest_effect_points=30.0) for r in runs(6, 0.35)], one_sided=False)
+    )
     assert found.verdict == "NO EVIDENCE" and found.effect is not None and found.effect.size == "equivalent"
 
 
@@ -186,7 +209,7 @@ def test_seeds_that_gain_no_more_than_for_random_rewards_show_no_skill() -> None
 
 
 def test_a_guardrail_that_every_seed_breaks_is_a_regression() -> None:
-    broken = [replace(r, after=arm(f"rash{k}", 0.95, parse_rate=0.7)) for k, r in enumerate(SIX)]
+    broken = [replace(r, after=arm(f"rash{k}", 0.95, parse_rate=0.7)) for k, r in enumerate(six())]
     found = only(compare_runs(broken, one_sided=False))
     assert found.verdict == "IMPROVED WITH REGRESSIONS" and "parsed_rate" in found.reason
 
@@ -203,7 +226,7 @@ def test_luck_in_the_one_measurement_of_the_base_is_not_taken_for_a_recipe() -> 
 
 
 def test_trainings_that_change_nothing_give_no_evidence_and_no_interval() -> None:
-    idle = [replace(r, after=BEFORE, claim=r.claim.model_copy(update={"after_policy": BASE})) for r in SIX]
+    idle = [replace(r, after=BEFORE, claim=changed(r, after_policy=BASE).claim) for r in six()]
     found = only(compare_runs(idle, one_sided=False))
     assert found.verdict == "NO EVIDENCE" and found.p == 1.0
     assert found.difference is not None and found.difference.low is None
@@ -214,8 +237,8 @@ def test_having_seen_almost_nothing_is_not_called_equivalent() -> None:
     never = [e.model_copy(update={"success": False}) for e in BEFORE]
     once = [e.model_copy(update={"success": e.item_id == "item-003"}) for e in never]
     idle = [
-        replace(run(k, 0.5, smallest_effect_points=10.0), before=never, after=once if k == 2 else never)
-        for k in range(6)
+        replace(planned(r, smallest_effect_points=10.0), before=never, after=once if k == 2 else never)
+        for k, r in enumerate(six())
     ]
     found = only(compare_runs(idle, one_sided=False))
     assert found.difference is not None and found.difference.high is not None and found.difference.high < 0.1
@@ -227,13 +250,13 @@ def test_having_seen_almost_nothing_is_not_called_equivalent() -> None:
 
 
 def test_the_order_of_the_runs_does_not_matter_and_the_record_survives_json() -> None:
-    found = compare_runs(SIX, one_sided=False)
-    assert compare_runs(SIX[::-1], one_sided=False) == found
+    found = compare_runs(six(), one_sided=False)
+    assert compare_runs(six()[::-1], one_sided=False) == found
     assert RecipeComparison.model_validate_json(found.model_dump_json()) == found
 
 
 def test_recipes_are_told_apart_by_their_settings_and_compared_by_seed() -> None:
-    found = compare_runs([*SIX, *runs(6, 0.2, recipe="b")], one_sided=False)
+    found = compare_runs([*six(), *runs(6, 0.2, recipe="b")], one_sided=False)
     assert [r.recipe for r in found.recipes] == ["train.learning_rate=a", "train.learning_rate=b"]
     assert [r.settings for r in found.recipes] == [{"train.learning_rate": "a"}, {"train.learning_rate": "b"}]
     (contest,) = found.contests
@@ -245,18 +268,19 @@ def test_recipes_are_told_apart_by_their_settings_and_compared_by_seed() -> None
 
 
 def test_the_pair_of_a_later_recipe_pays_for_those_that_are_not_shown() -> None:
-    def pair(place: int, n: int) -> Contest:
-        first, last = (
-            runs(n, rate, recipe=name, seeds=tuple(range(n))) for rate, name in ((0.9, "a"), (0.1, "b"))
-        )
+    first, last = (
+        runs(11, rate, recipe=name, seeds=tuple(range(11))) for rate, name in ((0.9, "a"), (0.1, "b"))
+    )
+
+    def pair(place: int) -> Contest:
         (found,) = compare_runs(
             [*first, *(opened(r, recipe_place=place) for r in last)], one_sided=False
         ).contests
         return found
 
-    assert [pair(place, 9).level for place in (1, 2, 4)] == pytest.approx([0.05, 0.025, 0.05 / 36])
-    assert [pair(place, n).verdict for place, n in ((1, 9), (4, 11))] == ["A IS BETTER"] * 2
-    many = pair(10, 9)  # whoever tried ten recipes and shows the best beside the worst
+    assert [pair(place).level for place in (1, 2, 4)] == pytest.approx([0.05, 0.025, 0.05 / 36])
+    assert [pair(place).verdict for place in (1, 4)] == ["A IS BETTER"] * 2
+    many = pair(10)  # whoever tried ten recipes and shows the best beside the worst
     assert many.verdict == "NOT EVALUABLE" and "15 are needed at the level 6.2e-05" in many.sentence
 
 
@@ -264,7 +288,7 @@ def test_a_pair_of_seeds_that_no_plan_registered_is_marked_wherever_it_stands() 
     late = [opened(r, registered=False) for r in runs(6, 0.2, recipe="b")]
     part = runs(8, 0.2, recipe="b")
     for others, why in ((late, "registered after the held-out records"), (part, "not the seeds of the plan")):
-        found = compare_runs([*SIX, *others], one_sided=False)
+        found = compare_runs([*six(), *others], one_sided=False)
         (contest,) = found.contests
         assert not contest.registered and why in contest.registration
         assert contest.sentence.startswith("Hand-picked seeds (")
@@ -274,13 +298,13 @@ def test_a_pair_of_seeds_that_no_plan_registered_is_marked_wherever_it_stands() 
 
 def test_recipes_without_enough_seeds_in_common_are_not_compared() -> None:
     others = [run(seed, 0.4, recipe="b") for seed in range(3, 9)]
-    (contest,) = compare_runs([*SIX, *others], one_sided=True).contests
+    (contest,) = compare_runs([*six(), *others], one_sided=True).contests
     assert contest.verdict == "NOT EVALUABLE" and contest.difference is contest.p is None
     assert "3 seeds in common, at least 6 are needed" in contest.sentence
 
 
 def test_equal_recipes_are_not_told_apart() -> None:
-    (contest,) = compare_runs([*SIX, *runs(6, 0.6, recipe="b")], one_sided=False).contests
+    (contest,) = compare_runs([*six(), *runs(6, 0.6, recipe="b")], one_sided=False).contests
     assert contest.verdict == "NO EVIDENCE"
 
 
@@ -296,7 +320,7 @@ def test_several_pairs_are_corrected_together() -> None:
 def test_pairs_that_could_never_reach_the_level_together_are_not_evaluable() -> None:
     # The smallest two-sided p of six seeds is .031: three times that is above .05 whatever was seen; seven
     # seeds reach .047.
-    found = compare_runs([*SIX, *runs(6, 0.2, recipe="b"), *runs(6, 0.19, recipe="c")], one_sided=False)
+    found = compare_runs([*six(), *runs(6, 0.2, recipe="b"), *runs(6, 0.19, recipe="c")], one_sided=False)
     assert [(c.verdict, c.difference, c.p, c.p_holm) for c in found.contests] == [
         ("NOT EVALUABLE", None, None, None)
     ] * 3
@@ -307,14 +331,15 @@ def test_pairs_that_could_never_reach_the_level_together_are_not_evaluable() -> 
 
 
 def test_a_pair_with_enough_seeds_is_tested_beside_pairs_that_have_too_few() -> None:
-    found = compare_runs([*SIX, *runs(6, 0.2, recipe="b"), *runs(2, 0.19, recipe="c")], one_sided=False)
+    found = compare_runs([*six(), *runs(6, 0.2, recipe="b"), *runs(2, 0.19, recipe="c")], one_sided=False)
     assert [c.verdict for c in found.contests] == ["A IS BETTER", "NOT EVALUABLE", "NOT EVALUABLE"]
     assert "Holm" not in found.contests[0].sentence and found.contests[0].p_holm == found.contests[0].p
 
 
 def test_many_differing_settings_make_no_endless_name_and_no_recipe_is_lost() -> None:
     odd = [
-        replace(r, settings={f"s{k}": "x" for k in range(5)} | {"s9": str(i // 3)}) for i, r in enumerate(SIX)
+        replace(r, settings={f"s{k}": "x" for k in range(5)} | {"s9": str(i // 3)})
+        for i, r in enumerate(six())
     ]
     plain = [replace(r, settings={"s0": "y"}) for r in runs(2, 0.5, recipe="b")]
     found = compare_runs([*odd, *plain], one_sided=False)
@@ -323,22 +348,15 @@ def test_many_differing_settings_make_no_endless_name_and_no_recipe_is_lost() ->
 
 
 REFUSED = {
-    "suite": lambda r: replace(
-        r,
-        claim=r.claim.model_copy(update={"plan": r.claim.plan.model_copy(update={"suite_digest": "6" * 64})}),
-    ),
-    "plan of the claim": lambda r: replace(r, claim=r.claim.model_copy(update={"plan_digest": "d" * 64})),
-    "base policy": lambda r: replace(r, claim=r.claim.model_copy(update={"before_policy": "e" * 64})),
-    "NOT EVALUABLE": lambda r: replace(
-        r, claim=r.claim.model_copy(update={"verdict": "NOT EVALUABLE", "reason": "a leak"})
-    ),
+    "suite": lambda r: planned(r, suite_digest="6" * 64),
+    "plan of the claim": lambda r: changed(r, plan_digest="d" * 64),
+    "base policy": lambda r: changed(r, before_policy="e" * 64),
+    "NOT EVALUABLE": lambda r: changed(r, verdict="NOT EVALUABLE", reason="a leak"),
     "seed 0 in": lambda r: replace(r, trained=facts(0)),
     "same digests of every step": lambda r: replace(
-        r, trained=r.trained.model_copy(update={"chain": SIX[0].trained.chain})
+        r, trained=r.trained.model_copy(update={"chain": six()[0].trained.chain})
     ),
-    "same trained policy": lambda r: replace(
-        r, claim=r.claim.model_copy(update={"after_policy": SIX[0].claim.after_policy})
-    ),
+    "same trained policy": lambda r: changed(r, after_policy=six()[0].claim.after_policy),
     "draws 0..3 of every item": lambda r: replace(r, after=r.after[1:]),
     "each draw of each item once": lambda r: replace(r, after=[*r.after, r.after[0]]),
     "same items": lambda r: replace(
@@ -350,9 +368,9 @@ REFUSED = {
 
 @pytest.mark.parametrize("words", REFUSED)
 def test_runs_that_do_not_belong_together_are_refused_by_what_differs(words: str) -> None:
-    spoiled = REFUSED[words](replace(SIX[5], name="the odd one"))
+    spoiled = REFUSED[words](replace(six()[5], name="the odd one"))
     with pytest.raises(EvidenceError) as caught:
-        compare_runs([*SIX[:5], spoiled], one_sided=False)
+        compare_runs([*six()[:5], spoiled], one_sided=False)
     assert words in str(caught.value) and "the odd one" in str(caught.value)
 
 
@@ -362,7 +380,7 @@ def test_nothing_to_compare_is_refused() -> None:
 
 
 def test_the_text_and_the_table_hold_every_run_and_say_what_the_interval_is_for() -> None:
-    found = compare_runs([*SIX, *runs(2, 0.5, recipe="<b>|b", name=None)], one_sided=False)
+    found = compare_runs([*six(), *runs(2, 0.5, recipe="<b>|b", name=None)], one_sided=False)
     text = comparison_markdown(found)
     assert text.startswith("# Recipes over training seeds\n\n**NOT EVALUABLE.**") and "**IMPROVED.**" in text
     assert "one measurement of the base" in text and "<b>" not in text.split("## Recipes")[1]
@@ -370,30 +388,32 @@ def test_the_text_and_the_table_hold_every_run_and_say_what_the_interval_is_for(
     assert len(rows) == 8 and all(f"| {row['seed']} |" in text for row in rows)
 
 
-ONE = compare_runs(runs(6, 0.6), one_sided=False).recipes
-TWO = compare_runs([*runs(6, 0.6), *runs(3, 0.4, recipe="b")], one_sided=False).recipes
+@pytest.fixture(scope="module")
+def one() -> tuple[RecipeClaim, ...]:
+    return compare_runs(six(), one_sided=False).recipes
 
 
 def words(figure: object) -> str:
     return render(figure)["svg"].decode()  # type: ignore[arg-type]
 
 
-def test_the_forest_has_a_row_a_seed_and_one_for_the_recipe() -> None:
-    shown = words(seeds_forest(ONE, 3.0, "success"))
+def test_the_forest_has_a_row_a_seed_and_one_for_the_recipe(one: tuple[RecipeClaim, ...]) -> None:
+    shown = words(seeds_forest(one, 3.0, "success"))
     assert all(f"seed {seed}" in shown for seed in range(6))
     assert "n = 6 seeds" in shown and "IMPROVED, two-sided p = .031" in shown and "under 3 points" in shown
     assert "favours before" in shown and "favours after" in shown
 
 
 def test_a_recipe_that_is_not_evaluable_is_shown_as_such_beside_one_that_is() -> None:
-    shown = words(seeds_forest(TWO, 3.0, "success"))
+    two = compare_runs([*six(), *runs(3, 0.4, recipe="b")], one_sided=False).recipes
+    shown = words(seeds_forest(two, 3.0, "success"))
     assert shown.count("not evaluable") == 1 and "train.learning_rate=b" in shown
-    assert "NOT EVALUABLE; profile: missing" in words(performance_profile(TWO, "success"))
+    assert "NOT EVALUABLE; profile: missing" in words(performance_profile(two, "success"))
 
 
-def test_a_run_without_an_interval_is_an_empty_marker_and_says_so() -> None:
-    bare = ONE[0].runs[0].gain.model_copy(update={"low": None, "high": None})
-    rows = (ONE[0].runs[0].model_copy(update={"gain": bare}), *ONE[0].runs[1:])
-    shown = words(seeds_forest([ONE[0].model_copy(update={"runs": rows})], 3.0, "success"))
+def test_a_run_without_an_interval_is_an_empty_marker_and_says_so(one: tuple[RecipeClaim, ...]) -> None:
+    bare = one[0].runs[0].gain.model_copy(update={"low": None, "high": None})
+    rows = (one[0].runs[0].model_copy(update={"gain": bare}), *one[0].runs[1:])
+    shown = words(seeds_forest([one[0].model_copy(update={"runs": rows})], 3.0, "success"))
     assert shown.count("[no interval]") == 1
-    assert "[no interval]" not in words(seeds_forest(ONE, 3.0, "success"))
+    assert "[no interval]" not in words(seeds_forest(one, 3.0, "success"))
