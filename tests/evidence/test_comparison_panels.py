@@ -18,6 +18,7 @@ from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.differences import compare_measure, deltas
 from assay.evidence.details.confidence import verdict_right
 from assay.evidence.figures.comparison_figures import reward_histogram
+from assay.evidence.figures.drawing import render
 from assay.evidence.figures.forest_figure import cluster_gains, forest, forest_frame, newcombe
 from assay.evidence.figures.gallery import Drawn, of_comparison
 from assay.evidence.figures.paired_rows import PairedRow, strata_rows
@@ -77,11 +78,21 @@ HUNT = (hunt("base", 0.3), hunt("trained", 0.8))
 ANSWERS = (structured_arm("base", 0.3), structured_arm("trained", 0.85))
 
 
+@pytest.fixture(scope="module")
+def of_hunt() -> dict[str, Drawn]:
+    return drawn(*HUNT)
+
+
+@pytest.fixture(scope="module")
+def of_answers() -> dict[str, Drawn]:
+    return drawn(*ANSWERS)
+
+
 def test_a_figure_of_one_task_does_not_appear_for_another(
-    before: list[Episode], after: list[Episode]
+    before: list[Episode], after: list[Episode], of_hunt: dict[str, Drawn], of_answers: dict[str, Drawn]
 ) -> None:
-    assert list(drawn(*HUNT)) == [*COMMON, "calibration", "false_claims"]
-    assert list(drawn(*ANSWERS)) == [*COMMON, "validity"]
+    assert list(of_hunt) == [*COMMON, "calibration", "false_claims"]
+    assert list(of_answers) == [*COMMON, "validity"]
     assert list(drawn(before, after)) == COMMON
 
 
@@ -91,14 +102,16 @@ def test_a_claim_that_is_not_evaluable_pairs_nothing() -> None:
     assert "after \u2212 before" not in words(found["reward_distribution"].figure)
 
 
-def test_every_table_is_small_enough_to_stand_behind_its_figure() -> None:
-    for arms in (HUNT, ANSWERS):
-        for each in drawn(*arms).values():
+def test_every_table_is_small_enough_to_stand_behind_its_figure(
+    of_hunt: dict[str, Drawn], of_answers: dict[str, Drawn]
+) -> None:
+    for found in (of_hunt, of_answers):
+        for each in found.values():
             assert 0 < len(each.table) <= 60, each.name
 
 
-def test_the_tables_behind_the_figures_hold_the_rows_that_are_drawn() -> None:
-    found = drawn(*HUNT)
+def test_the_tables_behind_the_figures_hold_the_rows_that_are_drawn(of_hunt: dict[str, Drawn]) -> None:
+    found = of_hunt
     for name in ("rates", "false_claims"):
         labels = [text.get_text().strip() for text in found[name].figure.axes[0].get_yticklabels()]
         assert list(found[name].table["measure"]) == labels and len(labels) == len(set(labels)), name
@@ -110,7 +123,7 @@ def test_the_tables_behind_the_figures_hold_the_rows_that_are_drawn() -> None:
 
 
 def test_every_figure_of_a_comparison_is_the_same_twice() -> None:
-    first, second = ({name: words(d.figure) for name, d in drawn(*HUNT).items()} for _ in range(2))
+    first, second = ({name: render(d.figure) for name, d in drawn(*HUNT).items()} for _ in range(2))
     assert first == second
 
 
@@ -219,13 +232,15 @@ def test_a_long_name_of_the_clusters_leaves_the_counts_of_the_forest_inside() ->
         assert axes._right_title.get_window_extent(canvas.get_renderer()).x0 >= 0  # type: ignore[attr-defined]
 
 
-def test_every_finding_has_its_numbers_and_says_change_only_where_it_is_shown() -> None:
-    for arms in (HUNT, ANSWERS):
-        for each in drawn(*arms).values():
+def test_every_finding_has_its_numbers_and_says_change_only_where_it_is_shown(
+    of_hunt: dict[str, Drawn], of_answers: dict[str, Drawn]
+) -> None:
+    for figures in (of_hunt, of_answers):
+        for each in figures.values():
             assert each.finding and re.search(r"\d", each.finding), each.name
             assert "\n" not in each.finding
     claim = make_claim(*HUNT, make_plan(secondary=(), guardrails={}))
-    said = drawn(*HUNT)["before_after_summary"].finding
+    said = of_hunt["before_after_summary"].finding
     assert (
         said.startswith("Success rose from ")
         and difference_text(claim.difference, rate=True).split(" ")[0] in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from typing import Any, cast
 
@@ -10,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from assay.core.records import Episode, Interval
@@ -25,7 +27,7 @@ from assay.evidence.figures.comparison_figures import (
     rates_before_after,
     reward_distribution,
 )
-from assay.evidence.figures.drawing import AFTER, BEFORE, look, new_figure, render
+from assay.evidence.figures.drawing import AFTER, BEFORE, STYLE, look, new_figure, render
 from assay.evidence.figures.forest_figure import cluster_gains, forest
 from assay.evidence.figures.forest_rows import ForestRow, draw_forest
 from assay.evidence.figures.paired_rows import PairedRow, draw_levels, draw_rows, level_room, row_places
@@ -49,8 +51,11 @@ def told(report: Report) -> tuple[dict[str, Interval], int]:
 
 
 def words(figure: Figure) -> str:
-    """Return all text of a rendered figure."""
-    return render(figure)["svg"].decode()
+    """Return all text of a figure, which `render` would lay out a second time and draw as pixels too."""
+    drawn = io.BytesIO()
+    with mpl.rc_context(STYLE):
+        FigureCanvasSVG(figure).print_svg(drawn)
+    return drawn.getvalue().decode()
 
 
 def log(n: int = 50) -> pd.DataFrame:
@@ -69,11 +74,10 @@ def checkpoints(before: list[Episode], after: list[Episode]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def test_equal_data_give_equal_bytes() -> None:
-    first, second = render(training_curve(log())), render(training_curve(log()))
-    assert first == second
-    assert first["png"].startswith(b"\x89PNG") and b"Software" not in first["png"]
-    assert b"<dc:date>" not in first["svg"] and b"Matplotlib v" not in first["svg"]
+def test_a_file_says_neither_when_nor_by_which_version_it_was_drawn() -> None:
+    found = render(training_curve(log()))
+    assert found["png"].startswith(b"\x89PNG") and b"Software" not in found["png"]
+    assert b"<dc:date>" not in found["svg"] and b"Matplotlib v" not in found["svg"]
 
 
 def test_rendering_twice_gives_equal_bytes(before: list[Episode], after: list[Episode]) -> None:

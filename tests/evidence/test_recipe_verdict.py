@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from assay.core.errors import EvidenceError
-from assay.evidence.figures.drawing import render
 from assay.evidence.figures.recipe_figures import performance_profile, seeds_forest
 from assay.evidence.recipe.contest import Contest
 from assay.evidence.recipe.records import RecipeClaim
@@ -27,6 +26,7 @@ from assay.evidence.recipe.tables import (
 from assay.statistics.seeds_and_items import iqm
 from recipe_material import BASE, BEFORE, facts, run, runs
 from synthetic_episodes import arm
+from test_figures import words
 
 
 @cache
@@ -391,10 +391,6 @@ def test_the_text_and_the_table_hold_every_run_and_say_what_the_interval_is_for(
 @pytest.fixture(scope="module")
 def one() -> tuple[RecipeClaim, ...]:
     return compare_runs(six(), one_sided=False).recipes
-
-
-def words(figure: object) -> str:
-    return render(figure)["svg"].decode()  # type: ignore[arg-type]
 
 
 def test_the_forest_has_a_row_a_seed_and_one_for_the_recipe(one: tuple[RecipeClaim, ...]) -> None:

@@ -99,10 +99,6 @@ def test_every_rule_can_have_a_row() -> None:
     )
 
 
-def test_equal_events_give_equal_bytes() -> None:
-    assert render(health_strip(SOME, 100)) == render(health_strip(SOME, 100))
-
-
 NAMES = ["training_curve", "health", "reward_components", "checkpoint_progression"]
 
 
@@ -119,7 +115,9 @@ def drawn(
 def test_every_figure_is_drawn_from_what_there_is_and_says_what_is_not(rows: int) -> None:
     found = drawn(rows)
     assert list(found) == NAMES
-    text = {name: words(figure) for name, (figure, _) in found.items()}  # warnings are errors
+    text = {
+        name: render(figure)["svg"].decode() for name, (figure, _) in found.items()
+    }  # warnings are errors
     assert "validations: missing" in text["checkpoint_progression"]
     assert ("reward: missing" in text["training_curve"]) == (rows == 0)
     assert "not measured: entropy" in text["training_curve"] and "chosen" not in text["training_curve"]
@@ -188,7 +186,7 @@ def test_long_trainings_do_not_make_large_files() -> None:
 
 
 def test_the_same_rows_give_the_same_bytes() -> None:
-    frames = (log(60), structured_components(60), pd.DataFrame())
+    frames = (log(60), structured_components(20), pd.DataFrame())
     pages = [
         [render(each.figure) for each in of_training(*frames, SOME, steps=60, unmeasured=(), chosen_step=10)]
         for _ in range(2)
