@@ -49,6 +49,7 @@ SERVED = [
 OTHERS = ["phi", "gpt-oss", "gpt2"]
 CACHED, LEAN = Decoding(1.0, 20), Decoding(1.0, 20, "lean")
 NEVER = [-1]  # no token ends a completion: twelve of twenty tokens are compared
+SHARED = {"shared": 0, "apart": 10**6}  # whether prompts of any length are, or none
 policy = tiny_policy
 
 
@@ -57,10 +58,9 @@ def model(request: pytest.FixtureRequest) -> Any:
     return build(request.param)
 
 
-@pytest.fixture(params=["shared", "apart"])
+@pytest.fixture(params=SHARED)
 def prompts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Whether prompts of any length are shared, or none."""
-    monkeypatch.setattr(lean_prompts, "LEAST_SAVED", 0 if request.param == "shared" else 10**6)
+    monkeypatch.setattr(lean_prompts, "LEAST_SAVED", SHARED[request.param])
     return str(request.param)
 
 
@@ -92,10 +92,14 @@ def test_log_probabilities_are_those_of_a_plain_pass_over_the_finished_conversat
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.7, 1.0])
-def test_tokens_are_those_of_the_cached_engine(model: Any, prompts: str, temperature: float) -> None:
+def test_tokens_are_those_of_the_cached_engine(
+    model: Any, temperature: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cached = ids_of(played(model, ALL, Decoding(temperature, 20), ends=NEVER))
     assert sum(len(ids) for told in cached.values() for ids in told) == 240
-    assert ids_of(played(model, ALL, Decoding(temperature, 20, "lean"), ends=NEVER)) == cached
+    for least in SHARED.values():
+        monkeypatch.setattr(lean_prompts, "LEAST_SAVED", least)
+        assert ids_of(played(model, ALL, Decoding(temperature, 20, "lean"), ends=NEVER)) == cached
 
 
 def test_what_is_sampled_does_not_depend_on_who_is_held_together(model: Any, prompts: str) -> None:
@@ -121,7 +125,7 @@ class Odd:
         """Go on."""
 
 
-@pytest.mark.parametrize("shared", [0, 10**6])
+@pytest.mark.parametrize("shared", SHARED.values(), ids=SHARED)
 def test_bounds_hold(shared: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lean_prompts, "LEAST_SAVED", shared)
     model, said = build("qwen3"), []
