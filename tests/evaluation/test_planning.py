@@ -73,8 +73,13 @@ def planned(episodes: list[Episode], draws: int = 4) -> PlannedPower:
     return planned_power(episodes, "s", draws, primary="success", alpha=0.05)
 
 
-def test_the_plan_says_what_it_was_made_from_and_does_not_depend_on_the_order() -> None:
-    found = planned(base())
+@pytest.fixture(scope="module")
+def usual() -> PlannedPower:
+    return planned(base())
+
+
+def test_the_plan_says_what_it_was_made_from_and_does_not_depend_on_the_order(usual: PlannedPower) -> None:
+    found = usual
     assert (found.n_clusters, found.n_items, found.draws, found.power) == (30, 60, 4, 0.8)
     assert found == planned(base()[::-1])
     reach = [found.by_spread[key] for key in ("0", "10", "20", "30")]
@@ -82,8 +87,8 @@ def test_the_plan_says_what_it_was_made_from_and_does_not_depend_on_the_order() 
     assert found.smallest_detectable_points == found.by_spread["20"]
 
 
-def test_a_suite_that_cannot_show_the_smallest_effect_is_said_up_front() -> None:
-    found = planned(base())
+def test_a_suite_that_cannot_show_the_smallest_effect_is_said_up_front(usual: PlannedPower) -> None:
+    found = usual
     assert found.smallest_detectable_points is not None
     fine, enough = planned_said(found, found.smallest_detectable_points + 1, "scenarios")
     assert enough and "is within the smallest effect" in fine and "30 scenarios, 60 items, K = 4" in fine
@@ -125,8 +130,8 @@ def suite(n: int) -> tuple[Array, NDArray[np.int64]]:
     return rng("suite", n).binomial(4, 0.5, 2 * n) / 4, np.arange(2 * n) // 2
 
 
-def test_a_larger_cluster_than_any_drawn_makes_the_promise_smaller() -> None:
-    usual, wary = planned(base()), planned_power(base(), "s", 4, primary="success", alpha=0.05, largest=4)
+def test_a_larger_cluster_than_any_drawn_makes_the_promise_smaller(usual: PlannedPower) -> None:
+    wary = planned_power(base(), "s", 4, primary="success", alpha=0.05, largest=4)
     assert usual.smallest_detectable_points is not None and wary.smallest_detectable_points is not None
     assert wary.smallest_detectable_points > 1.3 * usual.smallest_detectable_points
 
