@@ -97,14 +97,14 @@ def test_no_margin_hides_a_proven_loss_or_calls_everything_equivalent(points: fl
 
 
 def test_a_true_gain_that_is_small_is_found_more_often_with_more_data() -> None:
-    found = []
+    found, plan = [], make_plan(smallest_effect_points=30.0, draws=2, secondary=(), guardrails={})
     for clusters in (60, 240):
         better = 0
         for k in range(10):
             base, after = (
                 arm(f"{x}{k}", r, clusters=clusters, draws=2) for x, r in (("b", 0.4), ("t", 0.52))
             )
-            effect = make_claim(base, after, make_plan(smallest_effect_points=30.0, draws=2)).effect
+            effect = make_claim(base, after, plan).effect
             better += effect is not None and effect.direction == "better"
         found.append(better)
     assert found[0] < found[1] and found[1] >= 9
