@@ -28,18 +28,19 @@ from inspect_ai.dataset import Sample
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
 from inspect_ai.scorer import match
 from inspect_ai.solver import generate
-arm, every, form, epochs = sys.argv[1], int(sys.argv[2]), sys.argv[3], 3
-said = [f"{k if (k + e) % every == 0 else 'no'}" for e in range(epochs) for k in range(10, 40)]
-outs = [ModelOutput.from_content("mockllm/model", text) for text in said]
-for out in outs:
-    out.usage = ModelUsage(input_tokens=5, output_tokens=4, total_tokens=9)
-task = Task(dataset=[Sample(id=f"q{k}", input=f"What is {k}?" + " Think." * 30, target=str(k))
-                     for k in range(10, 40)],
-            solver=generate(), scorer=match(location="exact"), epochs=epochs, name="sums")
-log = eval(task, model=get_model("mockllm/model", custom_outputs=outs), log_dir=arm, log_format=form,
-           display="none", max_samples=1, max_connections=1, temperature=0.5)[0]
-assert log.status == "success", log.error
-print(json.dumps({"at": log.location, "accuracy": log.results.scores[0].metrics["accuracy"].value}))
+epochs = 3
+for arm, every, form in (("before", 5, "eval"), ("after", 2, "json")):
+    said = [f"{k if (k + e) % every == 0 else 'no'}" for e in range(epochs) for k in range(10, 40)]
+    outs = [ModelOutput.from_content("mockllm/model", text) for text in said]
+    for out in outs:
+        out.usage = ModelUsage(input_tokens=5, output_tokens=4, total_tokens=9)
+    task = Task(dataset=[Sample(id=f"q{k}", input=f"What is {k}?" + " Think." * 30, target=str(k))
+                         for k in range(10, 40)],
+                solver=generate(), scorer=match(location="exact"), epochs=epochs, name="sums")
+    log = eval(task, model=get_model("mockllm/model", custom_outputs=outs), log_dir=arm, log_format=form,
+               display="none", max_samples=1, max_connections=1, temperature=0.5)[0]
+    assert log.status == "success", log.error
+    print(json.dumps({"at": log.location, "accuracy": log.results.scores[0].metrics["accuracy"].value}))
 """
 LM_EVAL = """
 import json, sys
@@ -47,18 +48,18 @@ from lm_eval.models.dummy import DummyLM
 from lm_eval.evaluator import simple_evaluate
 from lm_eval.loggers import EvaluationTracker
 from lm_eval.tasks import TaskManager
-out, every = sys.argv[1], int(sys.argv[2])
 class Sums(DummyLM):
     def generate_until(self, requests, disable_tqdm=False):
         return [each.doc["answer"] if k % every == 0 else "lol" for k, each in enumerate(requests)]
-tracker = EvaluationTracker(output_path=out)
-found = simple_evaluate(model=Sums(), tasks=["sums"],
-                        task_manager=TaskManager(include_path="task", include_defaults=False),
-                        log_samples=True, evaluation_tracker=tracker, bootstrap_iters=0)
-samples = found.pop("samples")
-tracker.save_results_aggregated(results=found, samples=samples)
-tracker.save_results_samples(task_name="sums", samples=samples["sums"])
-print(json.dumps({"at": out, "accuracy": found["results"]["sums"]["exact_match,none"]}))
+for arm, every in (("before", 5), ("after", 2)):
+    tracker = EvaluationTracker(output_path=arm)
+    found = simple_evaluate(model=Sums(), tasks=["sums"],
+                            task_manager=TaskManager(include_path="task", include_defaults=False),
+                            log_samples=True, evaluation_tracker=tracker, bootstrap_iters=0)
+    samples = found.pop("samples")
+    tracker.save_results_aggregated(results=found, samples=samples)
+    tracker.save_results_samples(task_name="sums", samples=samples["sums"])
+    print(json.dumps({"at": arm, "accuracy": found["results"]["sums"]["exact_match,none"]}))
 """
 TRACES = """
 import verifiers.v1 as vf
@@ -84,6 +85,17 @@ def load_environment():
     rubric = vf.Rubric(funcs=[exact], weights=[0.5])
     return vf.SingleTurnEnv(dataset=Dataset.from_list(rows), system_prompt="Add.", rubric=rubric)
 """
+# The command of that name, once for each list of words, each time in a process as it was after the imports.
+VF_EVAL = """
+import json, os, sys
+from importlib.metadata import entry_points
+main = next(iter(entry_points(group="console_scripts", name="vf-eval"))).load()
+for words in json.loads(sys.argv[1]):
+    if not (child := os.fork()):
+        sys.argv = ["vf-eval", *words]
+        sys.exit(main())
+    assert os.waitpid(child, 0)[1] == 0
+"""
 TASK = """task: sums
 dataset_path: json
 dataset_kwargs: {data_files: {test: task/data.jsonl}}
@@ -108,15 +120,20 @@ VERIFIERS = pytest.mark.skipif(
 )
 
 
-def written(code: str, folder: Path, *words: str) -> tuple[Path, float]:
-    """Return where a tool wrote its results, and what it says that they come to."""
+def ran(folder: Path, code: str, *words: str, **more: str) -> list[str]:
+    """Return the lines that a script of a tool prints; its imports take seconds, so it plays all arms."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    environment |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": str(folder / "home")}
+    environment |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": str(folder / "home")} | more
     command = [PEER, "-c", code, *words]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return folder / str(told["at"]).removeprefix("file://"), float(told["accuracy"])
+    return done.stdout.splitlines()
+
+
+def written(code: str, folder: Path) -> list[tuple[Path, float]]:
+    """Return where a tool wrote its results of both arms, and what it says that they come to."""
+    told = [json.loads(line) for line in ran(folder, code)[-2:]]
+    return [(folder / str(arm["at"]).removeprefix("file://"), float(arm["accuracy"])) for arm in told]
 
 
 def judged(before: Path, after: Path) -> Claim:
@@ -128,10 +145,7 @@ def judged(before: Path, after: Path) -> Claim:
     not has("inspect_ai"), reason="inspect_ai is not installed here, and not among assay's pins"
 )
 def test_logs_that_inspect_wrote_come_to_what_inspect_says_in_either_form(tmp_path: Path) -> None:
-    (before, low), (after, high) = (
-        written(INSPECT, tmp_path, arm, every, form)
-        for arm, every, form in (("before", "5", "eval"), ("after", "2", "json"))
-    )
+    (before, low), (after, high) = written(INSPECT, tmp_path)
     found = judged(before, after)
     assert found.before is not None and found.before.value == pytest.approx(low)
     assert found.after is not None and found.after.value == pytest.approx(high) and high > low
@@ -150,9 +164,7 @@ def test_samples_that_lm_eval_wrote_come_to_what_it_says(tmp_path: Path) -> None
     (tmp_path / "task/data.jsonl").write_text(
         "".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8"
     )
-    (before, low), (after, high) = (
-        written(LM_EVAL, tmp_path, arm, every) for arm, every in (("before", "5"), ("after", "2"))
-    )
+    (before, low), (after, high) = written(LM_EVAL, tmp_path)
     found = judged(before, after)
     assert found.before is not None and found.before.value == pytest.approx(low) and low == 0.2
     assert found.after is not None and found.after.value == pytest.approx(high) and found.n_items == 40
@@ -209,56 +221,34 @@ def answering(every: int, refused: int | None = None) -> Iterator[str]:
         server.server_close()
 
 
-def evaluated_by_verifiers(folder: Path, arm: str, every: int, refused: int | None = None) -> Path:
-    """Return the folder that vf-eval wrote of ten questions, two draws each."""
-    v1 = is_v1()
-    (folder / "sums.py").write_text(TRACES if v1 else RESULTS, encoding="utf-8")
-    with answering(every, refused) as url:
-        words = ["sums", "-m", f"org/{arm}", "-n", "10", "-r", "2"]
-        if v1:
-            words += [
-                "--client.base-url",
-                url,
-                "--client.api-key-var",
-                "KEY",
-                "--sampling.temperature",
-                "0.5",
-            ]
-            words += ["--env.agent.harness.id", "null", "--env.agent.runtime.type", "subprocess", "-c", "4"]
-            words += ["--no-push", "--no-rich", "-o", str(folder), "--run.name", arm]
-        else:
-            words += [
-                "-b",
-                url,
-                "-k",
-                "KEY",
-                "-S",
-                '{"temperature": 0.5}',
-                "-s",
-                "-d",
-                "-o",
-                str(folder / arm),
-            ]
-        command = [str(Path(PEER).with_name("vf-eval")), *words]
-        environment = os.environ | {"PYTHONPATH": str(folder), "KEY": "none", "HF_HUB_OFFLINE": "1"}
-        done = subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, check=False
-        )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return folder / arm
+def words_of(url: str, arm: str) -> list[str]:
+    """Return what vf-eval is called with to ask ten questions, two draws each."""
+    words = ["sums", "-m", f"org/{arm}", "-n", "10", "-r", "2"]
+    if not is_v1():
+        words += ["-b", url, "-k", "KEY", "-S", '{"temperature": 0.5}', "-s", "-d", "-o", arm]
+        # A server in two more processes plays by default; without it messages have fewer fields.
+        return words if arm == "base" else [*words, "--disable-env-server"]
+    words += ["--client.base-url", url, "--client.api-key-var", "KEY", "--sampling.temperature", "0.5"]
+    words += ["--env.agent.harness.id", "null", "--env.agent.runtime.type", "subprocess", "-c", "4"]
+    return [*words, "--no-push", "--no-rich", "-o", ".", "--run.name", arm]
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What verifiers wrote of a model that is right in four of twenty answers."""
-    return evaluated_by_verifiers(tmp_path_factory.mktemp("base"), "base", 5)
+def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What verifiers wrote of three models: base is right in four of twenty answers, tuned in ten, and so is
+    broken, which has no answer to one question."""
+    folder = tmp_path_factory.mktemp("verifiers")
+    (folder / "sums.py").write_text(TRACES if is_v1() else RESULTS, encoding="utf-8")
+    with answering(5) as base, answering(2) as tuned, answering(2, refused=13) as broken:
+        arms = {"base": base, "tuned": tuned, "broken": broken}
+        words = json.dumps([words_of(url, arm) for arm, url in arms.items()])
+        ran(folder, VF_EVAL, words, PYTHONPATH=str(folder), KEY="none")
+    return folder
 
 
 @VERIFIERS
-def test_rollouts_that_verifiers_wrote_come_to_the_answers_that_were_given(
-    base: Path, tmp_path: Path
-) -> None:
-    told, _, found = judge_files(base, evaluated_by_verifiers(tmp_path, "tuned", 2), JudgeRequest())
+def test_rollouts_that_verifiers_wrote_come_to_the_answers_that_were_given(evaluated: Path) -> None:
+    told, _, found = judge_files(evaluated / "base", evaluated / "tuned", JudgeRequest())
     claim = found.claim
     # 10 to 19, each with the next number as its second draw: four are divided by five, ten by two.
     assert claim.before is not None and claim.before.value == 4 / 20
@@ -270,6 +260,6 @@ def test_rollouts_that_verifiers_wrote_come_to_the_answers_that_were_given(
 
 
 @VERIFIERS
-def test_a_rollout_that_verifiers_could_not_finish_has_no_score(base: Path, tmp_path: Path) -> None:
-    claim = judged(base, evaluated_by_verifiers(tmp_path, "tuned", 2, refused=13))
+def test_a_rollout_that_verifiers_could_not_finish_has_no_score(evaluated: Path) -> None:
+    claim = judged(evaluated / "base", evaluated / "broken")
     assert claim.verdict == "NOT EVALUABLE" and "2 of 20 results after have no score" in claim.reason
