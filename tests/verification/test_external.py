@@ -55,8 +55,9 @@ def ready(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def copy(ready: Path, tmp_path: Path) -> Path:
-    """A copy of that, to do with as a test likes."""
-    return shutil.copytree(ready, tmp_path / "copy", symlinks=True)
+    """A copy of that but for the code, most of its files, to do with as a test likes."""
+    ignored = shutil.ignore_patterns("src")
+    return shutil.copytree(ready, tmp_path / "copy", symlinks=True, ignore=ignored)
 
 
 def _claim(project: Project) -> Claim:
