@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from assay.tools.own_data.audit import project_for
 from tests.house import ROOT
 from tests.pages import blocks, text_of
 from tests.smoke import copy_project
+from tests.warm import warm
 
 PAGE = "docs/own-task.md"
 QUICK, LONG = [block for _, block in blocks(PAGE)]
@@ -26,20 +28,15 @@ REWARD, CLASS = [
 ]
 
 
-def follow(root: Path, block: str) -> str:
+def follow(root: Path, block: str, environment: Mapping[str, str]) -> str:
     """Type the commands of a block in a project, and return what they said."""
-    said, environment = "", os.environ | {"PYTHONPATH": str(root / "src")}
-    environment.pop("PYTEST_CURRENT_TEST", None)
-    ways = {"assay": ("-m", "assay.cli"), "test": ("-m", "pytest", "-q"), "repro": ("-m", "dvc", "repro")}
+    said = ""
+    python = (sys.executable, "-m")
+    ways = {"assay": ("assay",), "test": (*python, "pytest", "-q"), "repro": (*python, "dvc", "repro")}
     for line in block.splitlines():
         _, way, *words = line.partition("#")[0].split()
         done = subprocess.run(
-            [sys.executable, *ways[way], *words],
-            cwd=root,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
+            [*ways[way], *words], cwd=root, env=environment, capture_output=True, text=True, check=False
         )
         said += done.stdout + done.stderr
         assert done.returncode == 0, f"{line}\n{said[-4000:]}"
@@ -58,14 +55,18 @@ def project(root: Path) -> Path:
 def test_a_new_task_is_made_tried_checked_and_chosen_and_goes_on_to_a_claim_that_can_be_verified(
     tmp_path: Path,
 ) -> None:
-    copy_project(tmp_path)
-    told = follow(tmp_path, QUICK)
-    assert "wrote tasks/mine/task.py" in told and "27 checks: 0 faults" in told
-    chosen = read_yaml(tmp_path / "params.yaml", fix="none")
-    assert chosen["task"]["code"] == "tasks/mine"
-    told = follow(tmp_path, LONG)
+    root = tmp_path / "project"
+    copy_project(root)
+    environment = os.environ | {"PYTHONPATH": str(root / "src")}
+    environment.pop("PYTEST_CURRENT_TEST", None)
+    with warm(root, tmp_path / "bin", environment) as environment:
+        told = follow(root, QUICK, environment)
+        assert "wrote tasks/mine/task.py" in told and "27 checks: 0 faults" in told
+        chosen = read_yaml(root / "params.yaml", fix="none")
+        assert chosen["task"]["code"] == "tasks/mine"
+        told = follow(root, LONG, environment)
     assert "mine: " in told
-    assert (tmp_path / "dist/assay-package.tar").is_file()
+    assert (root / "dist/assay-package.tar").is_file()
 
 
 def test_the_reward_of_the_page_pays_what_it_says() -> None:

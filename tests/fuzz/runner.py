@@ -215,7 +215,7 @@ def _trial(template: Path, target: str, number: int, seed: int, folder: Path) ->
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY if soft < 0 else min(soft, MEMORY), soft))
     told: dict[str, object] = {"code": 0, "error": None}
     try:
-        told["code"] = _called(words)
+        told["code"] = called_here(words)
     except BaseException as error:  # noqa: BLE001 - whatever reaches the front door is what is looked for
         told |= {
             "code": None,
@@ -233,7 +233,8 @@ def _without_package(folder: str, names: list[str]) -> list[str]:
     return [name for name in names if name == "dist"]
 
 
-def _called(words: Sequence[str]) -> int:
+def called_here(words: Sequence[str]) -> int:
+    """Call a command in this process, which is its own, and return its exit code."""
     from assay.cli import main
 
     sys.argv = ["assay", *words]
