@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-
-from tests.house import ROOT
 
 JOBS = min(2, len(os.sched_getaffinity(0)))
 
@@ -37,11 +35,9 @@ def main(words: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(words)
     scratch = Path(tempfile.mkdtemp(prefix="assay-fuzz-"))
     try:
+        # Read when the library is imported
+        os.environ |= {"HF_HUB_OFFLINE": "1", "ASSAY_REDRAW_SECONDS": "0"}
         template = asked.template or built(scratch / "template")
-        os.environ |= {
-            "HF_HUB_OFFLINE": "1",
-            "ASSAY_REDRAW_SECONDS": "0",
-        }  # read when the library is imported
         begun = time.monotonic()
         from tests.fuzz.runner import as_rows, classes, run
 
@@ -83,22 +79,27 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def built(folder: Path) -> Path:
-    """Return a freshly built project to be damaged."""
-    environment = os.environ | {
-        "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
-        "ASSAY_REDRAW_SECONDS": "0",
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.fuzz.project", str(folder)],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise RuntimeError(f"the project was not built:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
+    """Return a freshly built project to be damaged; a process of its own builds it, forked from this one,
+    which needs the same imports."""
+    from tests.fuzz.runner import import_all
+
+    import_all()
+    told = folder.with_suffix(".txt")
+    child = multiprocessing.get_context("fork").Process(target=_build, args=(folder, told))
+    child.start()
+    child.join()
+    if child.exitcode:
+        raise RuntimeError(f"the project was not built:\n{told.read_text(encoding='utf-8')[-6000:]}")
     return folder
+
+
+def _build(folder: Path, told: Path) -> None:
+    from tests.fuzz.project import build
+
+    with told.open("w", encoding="utf-8") as output:
+        os.dup2(output.fileno(), 1)
+        os.dup2(output.fileno(), 2)
+    build(folder)
 
 
 if __name__ == "__main__":

@@ -132,7 +132,7 @@ def run(
             findings += found
             shutil.rmtree(folder, ignore_errors=True)
             del running[pid]
-        time.sleep(0.004)
+        time.sleep(0.01)
 
 
 def import_all() -> None:
