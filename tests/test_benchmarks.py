@@ -57,7 +57,9 @@ def spoken() -> Policy:
 # is forked from one process, which has what nearly all of them import.
 IMPORTED = """
 import ast, os, runpy, sys, traceback, types
-import matplotlib.pyplot, pandas, peft, scipy.stats, torch, transformers, trl
+import jsonschema, matplotlib.pyplot, pandas, peft, ruamel.yaml, scipy.stats, torch, transformers, trl
+import transformers.models.qwen3.modeling_qwen3, trl.trainer.grpo_trainer
+import assay.core.config.settings, assay.core.records
 
 OURS = ("assay", "benchmarks", "tests")
 
