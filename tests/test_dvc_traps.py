@@ -30,6 +30,7 @@ from assay.core.config.composition import Selection, compose, use
 from assay.core.storage.yaml import read_yaml
 from tests.few_presets import leave_few
 from tests.house import ROOT
+from tests.own_data import keep_first
 from tests.training.whole_project import TAKEN, environment
 
 PLAN, TRACKED = (
@@ -66,6 +67,7 @@ def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, root / name)
     leave_few(root)
+    keep_first(root / "data/collider", 64)  # read a dozen times
     assay(root, "config", "use", "grpo=tiny_smoke", "task=collider", "seed=0")
     git(root, "init", "-q", "-b", "main")
     dvc(root, "repro", "-q", "fingerprint")
@@ -124,7 +126,7 @@ def killed(root: Path, *arguments: str) -> None:
     )
     while not (started := [each for each in running.children(recursive=True) if _is_stage(each)]):
         assert running.poll() is None, "it ended before its stage began"
-        time.sleep(0.01)
+        time.sleep(0.05)  # a look at all processes is work, and the stage takes a second to begin
     os.kill(running.pid, signal.SIGKILL)
     running.wait()
     assert not psutil.wait_procs(started, timeout=60)[1]
