@@ -41,10 +41,14 @@ from assay.tools.watch import redraw, serve
 from assay.tools.watch.command import format_lines
 from assay.tools.watch.serve import ClaimShown
 from assay.tools.watch.snapshot import SnapshotReader, find_place
+from tests.calling import called
 from tests.house import ROOT
 from tests.training.whole_project import environment
 from tests.verification.made_lock import lock
 from tests.verification.made_run import made_run, packaged
+
+# What follows from a suite and the bytes of files follows from the same bytes in every copy.
+KNOWN: dict[tuple[str, ...], Any] = {}
 
 
 @pytest.fixture(scope="module")
@@ -98,17 +102,13 @@ def edited(project: Project, name: str, **changes: Any) -> None:
     )
 
 
-def called(root: Path, *command: str) -> subprocess.CompletedProcess[str]:
+def in_a_process(root: Path, *command: str) -> subprocess.CompletedProcess[str]:
     where = environment(
         DVC_SITE_CACHE_DIR=str(root.parent / "site"), HOME=str(root.parent), DVC_NO_ANALYTICS="1"
     )
     return subprocess.run(
         [sys.executable, "-m", *command], cwd=root, env=where, capture_output=True, text=True, check=False
     )
-
-
-def verdict(root: Path) -> subprocess.CompletedProcess[str]:
-    return called(root, "assay.cli", "verdict")
 
 
 def said_by_verdict(root: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]:
@@ -128,7 +128,7 @@ def said_by_verdict(root: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[int, s
 
 def test_a_run_stands_for_its_own_settings_and_is_called_by_its_data(made: Project) -> None:
     assert differences(made) == []
-    done = verdict(made.root)
+    done = in_a_process(made.root, "assay.cli", "verdict")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"collider: {claim_at_hand(made).verdict}: ")
 
@@ -142,9 +142,9 @@ def test_the_colliders_numbers_are_no_verdict_of_another_task_whose_data_were_on
     use(root, grpo="tiny_smoke", task="structured", seed=None)
     code, said = said_by_verdict(root, monkeypatch)
     assert code == 6 and f"structured: {NO_VERDICT}" in said and sentence not in said
-    done = called(root, "dvc", "repro", "-s", "fingerprint")
+    done = in_a_process(root, "dvc", "repro", "-s", "fingerprint")
     assert done.returncode == 0, done.stderr
-    done = verdict(root)
+    done = called(root, "verdict")
     assert done.returncode == 6 and not done.stdout, done.stdout
     assert f"structured: {NO_VERDICT}" in done.stderr and "Fix: ./run repro" in done.stderr
     assert "IMPROVED" not in done.stdout + done.stderr
@@ -154,7 +154,7 @@ def test_the_colliders_numbers_are_no_verdict_of_another_task_whose_data_were_on
     assert NO_VERDICT in (root / place_of("report.html")).read_text()
     assert json.loads((root / place_of("metrics.json")).read_text()) == {"verdict": None, "p": None}
     assert not (root / place_of("figures")).exists() and not (root / place_of("claim.json")).exists()
-    assert called(root, "dvc", "metrics", "show").returncode == 0
+    assert in_a_process(root, "dvc", "metrics", "show").returncode == 0
 
 
 SETTINGS: tuple[tuple[dict[str, Any], str], ...] = (
@@ -270,7 +270,7 @@ def test_mixed_inputs_make_no_claim_and_rendering_by_hand_writes_so(
     undrawn: None, project: Project, name: str, changes: dict[str, Any], reason: str
 ) -> None:
     edited(project, name, **changes)
-    claim = claim_at(project).claim
+    claim = claim_at(project, KNOWN).claim
     assert claim.verdict == "NOT EVALUABLE" and reason in claim.reason
     if name == "claim_plan.json":  # for one of them: pages take their time
         render_evidence.run(project)
@@ -421,7 +421,7 @@ def test_the_own_package_is_pushed_only_with_the_claim_at_hand_and_any_other_spe
 
 
 def test_what_is_withdrawn_is_what_render_evidence_shows_and_comes_back_with_the_settings(
-    project: Project, monkeypatch: pytest.MonkeyPatch
+    undrawn: None, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert set(SHOWN) == set(render_evidence.WRITES)
 
@@ -434,6 +434,8 @@ def test_what_is_withdrawn_is_what_render_evidence_shows_and_comes_back_with_the
             path.relative_to(project.root).as_posix(): path.read_bytes() for path in found if path.is_file()
         }
 
+    render_evidence.run(project)
+    lock(project)
     was = shown()
     assert {place_of("claim.json"), place_of("figures/forest.svg"), "evidence/README.md"} <= was.keys()
     withdraw_if_other(project)
