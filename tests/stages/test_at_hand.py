@@ -64,8 +64,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 @pytest.fixture
 def project(made: Project, tmp_path: Path) -> Project:
-    """A copy of it to change."""
-    return Project.open(Path(shutil.copytree(made.root, tmp_path / "a project")))
+    """A copy of it to change, all but its code, which is most of its files."""
+    root = shutil.copytree(made.root, tmp_path / "a project", ignore=shutil.ignore_patterns("src"))
+    (root / "src").symlink_to(made.root / "src")
+    return Project.open(root)
 
 
 @pytest.fixture
