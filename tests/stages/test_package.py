@@ -58,6 +58,13 @@ def parity_of_a_model_that_merges(project: Project) -> tuple[Any, MergeCompariso
     return PARITY.model_copy(update={"policy_digest": digest}), MergeComparison(32, 400, 200, 200, 1.0, 1e-5)
 
 
+def copied(run: Path, folder: Path) -> Path:
+    """Copy a run, all but its code, which is most of its files."""
+    shutil.copytree(run, folder, ignore=shutil.ignore_patterns("src"))
+    (folder / "src").symlink_to(run / "src")
+    return folder
+
+
 def packaged(root: Path) -> dict[str, bytes]:
     package.run(Project.open(root))
     return dist(root)
@@ -149,7 +156,7 @@ def _edit(root: Path) -> None:
 def test_a_run_that_cannot_be_packaged_is_refused_and_the_last_package_stays(
     packed: Path, tmp_path: Path, spoil: Callable[[Path], None], words: str
 ) -> None:
-    root = Path(shutil.copytree(packed, tmp_path / "run"))
+    root = copied(packed, tmp_path / "run")
     before = dist(packed)
     spoil(root)
     with pytest.raises((PackageError, NoVerdictYet)) as caught:
@@ -162,7 +169,7 @@ def test_a_run_that_cannot_be_packaged_is_refused_and_the_last_package_stays(
 def test_a_full_disk_leaves_the_last_package(
     packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = Path(shutil.copytree(packed, tmp_path / "run"))
+    root = copied(packed, tmp_path / "run")
     before = dist(packed)
 
     def full(path: Path, tar: Path) -> None:
@@ -177,7 +184,7 @@ def test_a_full_disk_leaves_the_last_package(
 def test_a_file_that_changes_while_it_is_packed_is_noticed(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = Path(shutil.copytree(made, tmp_path / "run"))
+    root = copied(made, tmp_path / "run")
     real = package.write_tar
 
     def edited(path: Path, members: Any) -> str:
@@ -190,7 +197,7 @@ def test_a_file_that_changes_while_it_is_packed_is_noticed(
 
 
 def test_two_at_once_are_refused_and_the_first_ends_as_if_alone(made: Path, tmp_path: Path) -> None:
-    root = Path(shutil.copytree(made, tmp_path / "run"))
+    root = copied(made, tmp_path / "run")
     with hold(root / ".dist.lock"), pytest.raises(RunningAlready):
         package.run(Project.open(root))
     assert len(packaged(root)) == 4 and not (root / ".dist.lock").exists()
@@ -213,7 +220,7 @@ def test_when_and_where_it_was_trained_is_told_of_this_training_and_of_no_other(
     packed: Path, tmp_path: Path
 ) -> None:
     provenance = loads(read(packed, "observed/provenance.json"), where="", fix="")
-    other = Path(shutil.copytree(packed, tmp_path / "run"))
+    other = copied(packed, tmp_path / "run")
     observed = say_when_and_where(other, "e" * 64)
     assert provenance["trained"]["started"] == observed["started"]
     assert provenance["trained"]["hardware"] == observed["hardware"]
