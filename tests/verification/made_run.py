@@ -27,7 +27,6 @@ from assay.core.storage.files import sha256_bytes
 from assay.core.storage.json import write_json, write_jsonl
 from assay.dataset.external import Training, read_training
 from assay.dataset.suite import Play, Suite
-from assay.dataset.verified import SUMS
 from assay.evaluation.alarms import flat
 from assay.evaluation.few_shot import few_shot
 from assay.evaluation.replay import play_baseline
@@ -71,6 +70,7 @@ from assay.verify.unpacked import Unpacked
 from tests import house
 from tests.house import ROOT
 from tests.kept import kept
+from tests.own_data import keep_first
 from tests.verification.made_lock import lock
 
 TAKEN = (
@@ -96,7 +96,7 @@ PARITY = Parity(
     min_greedy_agreement=0.99,
 )
 MERGES = (("{", '"'), ("a", "c"), ("ac", "t"))  # of a base whose tokenizer was learned
-RECORDS = 128  # of a split, twice as many to train on
+RECORDS = 128  # of a split at most: no made run plays more, and each look at data takes all of them
 SMALL = {
     "evaluation.items": 20,
     "evaluation.draws": 2,
@@ -156,7 +156,7 @@ def _made(folder: Path, *, task: str, seed: int, changes: Mapping[str, Any], ren
     for name, value in {**SMALL, **changes}.items():
         OmegaConf.update(values, name, value, merge=False)
     (folder / "params.yaml").write_text(OmegaConf.to_yaml(values), encoding="utf-8")
-    shorten(folder / values.dataset.root)
+    keep_first(folder / values.dataset.root, RECORDS)
     with quietly():
         project = Project.open(folder)
         fingerprint.run(project)
@@ -168,18 +168,6 @@ def _made(folder: Path, *, task: str, seed: int, changes: Mapping[str, Any], ren
             render_evidence.run(project)
     lock(project)
     return project
-
-
-def shorten(data: Path) -> None:
-    """Leave the first records of each split: no made run plays more, and each look at data takes them all."""
-    sums = data / SUMS
-    for line in sums.read_text(encoding="utf-8").splitlines():
-        before, name = line.split(maxsplit=1)
-        if name.endswith(".jsonl"):
-            records = (data / name).read_bytes().splitlines(keepends=True)
-            kept_ones = b"".join(records[: RECORDS * (2 if name == "train.jsonl" else 1)])
-            (data / name).write_bytes(kept_ones)
-            sums.write_text(sums.read_text(encoding="utf-8").replace(before, sha256_bytes(kept_ones)))
 
 
 def looked_without_drawing(root: Path, work: Path, task_code: Path | None = None) -> list[Check]:

@@ -182,7 +182,7 @@ def test_a_model_of_another_kind_is_judged_and_said_to_be_one(
     found = _packed(judged(project, WHOLE))
     said = "\n".join(read_record(found.results("claim.json"), Claim, fix="").warnings)
     assert "LlamaForCausalLM" in said and "no fine-tune of this base (Qwen3ForCausalLM with 19,104)" in said
-    assert "tokenizer is another one" in said and "256 of 256 prompts of train items" in said
+    assert "tokenizer is another one" in said and "128 of 128 prompts of train items" in said
     assert "The prompt of 8 of 8 items differs in tokens" in said
     assert not _failed(_checked(found, regenerate=1, policy=copy / WHOLE))
 

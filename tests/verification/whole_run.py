@@ -16,8 +16,9 @@ from assay.pipeline.project import Project
 from assay.policy.model import load
 from assay.stages import base, control, fingerprint, post_eval, pre_eval, render_evidence, train
 from tests.house import ROOT
+from tests.own_data import keep_first
 from tests.verification.external_run import settings
-from tests.verification.made_run import TAKEN, shorten
+from tests.verification.made_run import RECORDS, TAKEN
 
 ADAPTER, WHOLE = "elsewhere/adapter", "elsewhere/whole"
 
@@ -46,7 +47,7 @@ def small_project(root: Path, *, items: int = 8) -> Project:
             shutil.copy(ROOT / name, root / name)
     values = small_words(items)
     (root / "params.yaml").write_text(json.dumps(values), encoding="utf-8")
-    shorten(root / values["dataset"]["root"])
+    keep_first(root / values["dataset"]["root"], RECORDS)
     settings(root, {"sha256": "0" * 64})
     project = Project.open(root)
     with quietly():
