@@ -249,7 +249,7 @@ def test_demonstrations_speak_well_and_play_poorly(compact: Collider) -> None:
         earned.append(rewards.terminal_reward(state))
         claims += state.ending == "claim"
     # Measured: success 0.26, reward -0.53, claims 0.85; the adaptive player succeeds 0.67 of the time, and
-    # earns 0.28. The bounds of both shares are three standard errors away and more: they are 0.014 and 0.011.
+    # earns 0.28. The bounds are 2.9 standard errors (0.014) and 6.2 (0.011) away at least.
     assert 0.22 < np.mean(successes) < 0.31 and np.mean(earned) < -0.4 and 0.78 < claims / 1000 < 0.92
 
 
