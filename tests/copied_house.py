@@ -25,6 +25,7 @@ TAKEN = (
     "tests/__init__.py",
     "tests/house.py",
     "tests/kept.py",
+    "tests/own_data.py",
     "tests/test_house.py",
     "tests/verification/__init__.py",
     "tests/verification/made_lock.py",

@@ -181,7 +181,7 @@ def test_a_model_of_another_kind_is_judged_and_said_to_be_one(
     assert len(list((copy / WHOLE).glob("*.safetensors"))) > 1
     found = _packed(judged(project, WHOLE))
     said = "\n".join(read_record(found.results("claim.json"), Claim, fix="").warnings)
-    assert "LlamaForCausalLM" in said and "no fine-tune of this base (Qwen3ForCausalLM with 19,104)" in said
+    assert "LlamaForCausalLM" in said and "no fine-tune of this base (Qwen3ForCausalLM with 15,488)" in said
     assert "tokenizer is another one" in said and "128 of 128 prompts of train items" in said
     assert "The prompt of 8 of 8 items differs in tokens" in said
     assert not _failed(_checked(found, regenerate=1, policy=copy / WHOLE))
@@ -385,7 +385,7 @@ def test_a_whole_model_is_not_merged(merged: Project) -> None:
 def test_the_command_prints_what_the_settings_need(ready: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     monkeypatch.setattr(config, "say", said.append)
-    for name, kind in ((ADAPTER, "a LoRA adapter"), (WHOLE, "a whole model, Qwen3ForCausalLM with 19,104")):
+    for name, kind in ((ADAPTER, "a LoRA adapter"), (WHOLE, "a whole model, Qwen3ForCausalLM with 15,488")):
         config.digest(ready / name)
         sha256, _, told = said[-1].partition("  ")
         assert sha256 == brought_digest(ready / name)[1] and kind in told
