@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import time
 
+import psutil
 import pytest
 
 from assay.core.errors import RecordError
@@ -80,9 +82,44 @@ def test_a_process_that_nobody_waits_for_ends_with_this_one() -> None:
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
     )
-    pid = int(done.stdout)
-    for _ in range(100):
-        if not os.path.exists(f"/proc/{pid}"):
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"process {pid} is still there")
+    assert ended(int(done.stdout))
+
+
+@only_forks
+@pytest.mark.parametrize(
+    "work",
+    [
+        "ahead.begin(lambda: (told(), time.sleep(600)))",
+        "ahead.begin(lambda: (told(), bytes(3_000_000)))",  # more than a pipe holds
+        "(pool := ProcessPoolExecutor(1, mp_context=multiprocessing.get_context('fork'),"
+        " initializer=ahead.end_when_orphaned)).submit(told).result()",
+    ],
+    ids=["computing", "sending", "idle in a pool"],
+)
+def test_nothing_beside_is_left_of_a_process_that_was_killed(work: str) -> None:
+    script = (
+        "import multiprocessing, os, signal, time\n"
+        "from concurrent.futures import ProcessPoolExecutor\n"
+        "from assay.stages.render_evidence import ahead\n"
+        "ahead.usable_cores = lambda: 2\n"
+        "def told(): print(os.getpid(), flush=True)\n"
+        f"kept = {work}\n"
+        "time.sleep(0.5)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, timeout=60, check=False
+    )
+    assert done.returncode == -signal.SIGKILL
+    assert ended(int(done.stdout))
+
+
+def ended(pid: int) -> bool:
+    """Return whether a process is gone within some seconds; also one whose end nobody has asked for."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for _ in range(100):
+            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+                return True
+            time.sleep(0.05)
+        return False
+    return True

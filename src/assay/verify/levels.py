@@ -11,6 +11,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from assay.stages.render_evidence.ahead import end_when_orphaned
 from assay.verify import code, folders, locked, stated, suites
 from assay.verify.checks import Check, Level, LookResult, looked, plain, unlooked
 from assay.verify.content import served, training, weights
@@ -194,6 +195,7 @@ def _beside(
 
 def _open(*told: Any) -> None:
     global _PACKAGE  # a process beside has one package
+    end_when_orphaned()
     _PACKAGE = Unpacked(*told)
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
+import threading
 from collections.abc import Callable
 from functools import cache
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from typing import TypeVar
 
 from assay.core.provenance import usable_cores
@@ -49,7 +51,23 @@ def begin(make: Callable[[], T], *, processes: int = 2) -> Callable[[], T]:
     return wait
 
 
+def end_when_orphaned() -> None:
+    """Let this process, which another one has started to work beside it, end when that one is gone.
+
+    One that was killed ends nobody, and what it started waits for ever at a pipe of which it holds both ends.
+    """
+    starter = multiprocessing.parent_process()
+    if starter is not None:
+        threading.Thread(target=_follow, args=(starter,), daemon=True).start()
+
+
+def _follow(starter: BaseProcess) -> None:
+    starter.join()
+    os._exit(1)
+
+
 def _made(make: Callable[[], T], sent: Connection) -> None:
+    end_when_orphaned()
     try:
         sent.send(make())
     finally:  # what was raised is raised again where it is waited for

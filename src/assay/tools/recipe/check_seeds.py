@@ -34,6 +34,7 @@ from assay.package.verify import FORMAT
 from assay.pipeline.dvc_lock import folder_md5, md5, md5_at
 from assay.pipeline.project import Project
 from assay.stages import fingerprint
+from assay.stages.render_evidence.ahead import end_when_orphaned
 from assay.stages.render_evidence.claim_at import claim_at
 from assay.tools.recipe import recipe_file
 from assay.tools.recipe.compare import LOCK, SETTINGS
@@ -297,12 +298,13 @@ def _claims_again(
             yield from (_claim_again(copy, again) for copy in copies)
             return
         context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
-        with ProcessPoolExecutor(1, mp_context=context) as pool:
+        pool_of = partial(ProcessPoolExecutor, mp_context=context, initializer=end_when_orphaned)
+        with pool_of(1) as pool:
             beside = pool.submit(looked, "V1", "data", data)
             first = _claim_again(copies[0], again)
             yield beside.result()
         yield first
-        with ProcessPoolExecutor(processes, mp_context=context) as pool:
+        with pool_of(processes) as pool:
             yield from pool.map(partial(_claim_again, again=again), copies[1:])
     finally:
         _KNOWN.clear()
