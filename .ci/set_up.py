@@ -177,8 +177,8 @@ def install(python: str) -> None:
     pip("install", "--dry-run", "--only-binary", ":all:", "--report", str(report), *wanted)
     pip_each(list(resolved(report, pins)), *hashed, "--only-binary", ":all:", name="chosen")
     pip("install", "--no-deps", "--no-build-isolation", "-e", ".")
-    # pip would compile a file at a time on one core. What some Python cannot read, such as a template, stays
-    # as it is.
+    # pip would compile on one core. Nothing depends on what is compiled, and some files, such as templates,
+    # cannot be.
     compiled = [str(VENV / "bin/python"), "-I", "-m", "compileall", "-q", "-j", "0", str(VENV / "lib")]
     subprocess.run(compiled, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
 

@@ -1,10 +1,12 @@
 """An `assay` that has imported everything before it is called: each call is a process of its own, forked from
-one that waits, and pays for no imports. For tests that have DVC call stage after stage."""
+one that waits, and pays for no imports. For tests that have DVC call stage after stage; one call at a time,
+and none inside another."""
 
 from __future__ import annotations
 
 import gc
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -18,7 +20,7 @@ from typing import NoReturn
 
 from tests.fuzz.runner import called_here, import_all
 
-# What is found as `assay`: it hands its words, place, environment and streams over and ends as the call did.
+# What is found as `assay`: it hands words, place, environment and streams over and ends with the exit code.
 CLIENT = """#!{python} -IS
 import json, os, socket, sys
 with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as waiting:
@@ -43,12 +45,15 @@ def warm(root: Path, folder: Path, environment: Mapping[str, str]) -> Iterator[d
     (folder / "assay").write_text(CLIENT.format(python=sys.executable, address=address), encoding="utf-8")
     (folder / "assay").chmod(0o755)
     command = [sys.executable, "-m", "tests.warm", address]
-    with subprocess.Popen(command, cwd=root, env=environment, stdout=subprocess.PIPE, text=True) as waiting:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, cwd=root, env=environment, stdout=pipe, text=True, start_new_session=True
+    ) as waiting:
         try:
             assert waiting.stdout is not None and waiting.stdout.readline() == "ready\n"
             yield {**environment, "PATH": f"{folder}{os.pathsep}{environment['PATH']}"}
         finally:
-            waiting.kill()
+            os.killpg(waiting.pid, signal.SIGKILL)  # also the call that is under way
 
 
 def main(address: str) -> None:

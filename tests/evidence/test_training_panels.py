@@ -115,9 +115,8 @@ def drawn(
 def test_every_figure_is_drawn_from_what_there_is_and_says_what_is_not(rows: int) -> None:
     found = drawn(rows)
     assert list(found) == NAMES
-    text = {
-        name: render(figure)["svg"].decode() for name, (figure, _) in found.items()
-    }  # warnings are errors
+    # Warnings are errors, also those of pixels.
+    text = {name: render(figure)["svg"].decode() for name, (figure, _) in found.items()}
     assert "validations: missing" in text["checkpoint_progression"]
     assert ("reward: missing" in text["training_curve"]) == (rows == 0)
     assert "not measured: entropy" in text["training_curve"] and "chosen" not in text["training_curve"]

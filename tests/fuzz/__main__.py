@@ -85,6 +85,7 @@ def built(folder: Path) -> Path:
 
     import_all()
     told = folder.with_suffix(".txt")
+    told.touch()
     child = multiprocessing.get_context("fork").Process(target=_build, args=(folder, told))
     child.start()
     child.join()
@@ -94,11 +95,11 @@ def built(folder: Path) -> Path:
 
 
 def _build(folder: Path, told: Path) -> None:
-    from tests.fuzz.project import build
-
     with told.open("w", encoding="utf-8") as output:
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)
+    from tests.fuzz.project import build
+
     build(folder)
 
 

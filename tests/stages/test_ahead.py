@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from assay.core.errors import RecordError
 from assay.stages.render_evidence import ahead
 from assay.stages.render_evidence.ahead import begin
+from tests.house import ROOT
 
 only_forks = pytest.mark.skipif(sys.platform != "linux", reason="a fork is not safe elsewhere")
 
@@ -96,22 +98,29 @@ def test_a_process_that_nobody_waits_for_ends_with_this_one() -> None:
     ],
     ids=["computing", "sending", "idle in a pool"],
 )
-def test_nothing_beside_is_left_of_a_process_that_was_killed(work: str) -> None:
+def test_nothing_beside_is_left_of_a_process_that_was_killed(work: str, tmp_path: Path) -> None:
     script = (
         "import multiprocessing, os, signal, time\n"
         "from concurrent.futures import ProcessPoolExecutor\n"
         "from assay.stages.render_evidence import ahead\n"
         "ahead.usable_cores = lambda: 2\n"
-        "def told(): print(os.getpid(), flush=True)\n"
+        "def told(): open('pid', 'w').write(str(os.getpid()))\n"
         f"kept = {work}\n"
+        "while not os.path.exists('pid') or not open('pid').read(): time.sleep(0.01)\n"
         "time.sleep(0.5)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(
-        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, timeout=60, check=False
+        [sys.executable, "-c", script], cwd=tmp_path, env=environment, timeout=60, check=False
     )
     assert done.returncode == -signal.SIGKILL
-    assert ended(int(done.stdout))
+    pid = int((tmp_path / "pid").read_text())
+    try:
+        assert ended(pid)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def ended(pid: int) -> bool:

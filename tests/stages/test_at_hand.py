@@ -45,7 +45,7 @@ from tests.calling import called
 from tests.house import ROOT
 from tests.training.whole_project import environment
 from tests.verification.made_lock import lock
-from tests.verification.made_run import made_run, packaged
+from tests.verification.made_run import copied, made_run, packaged
 
 # What follows from a suite and the bytes of files follows from the same bytes in every copy.
 KNOWN: dict[tuple[str, ...], Any] = {}
@@ -65,9 +65,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Project:
 @pytest.fixture
 def project(made: Project, tmp_path: Path) -> Project:
     """A copy of it to change, all but its code, which is most of its files."""
-    root = shutil.copytree(made.root, tmp_path / "a project", ignore=shutil.ignore_patterns("src"))
-    (root / "src").symlink_to(made.root / "src")
-    return Project.open(root)
+    return Project.open(copied(made.root, tmp_path / "a project"))
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from assay.policy.digests import adapted_digest, digest_folder
 from assay.stages import package
 from tests.house import ROOT
 from tests.verification.made_lock import lock
-from tests.verification.made_run import PARITY, made_run
+from tests.verification.made_run import PARITY, copied, made_run
 
 TAR = "dist/assay-package.tar"
 
@@ -56,13 +56,6 @@ def _merges(monkeypatch: pytest.MonkeyPatch) -> None:
 def parity_of_a_model_that_merges(project: Project) -> tuple[Any, MergeComparison]:
     digest = adapted_digest(digest_folder(project.root / "models/base"), project.root / "models/adapter")
     return PARITY.model_copy(update={"policy_digest": digest}), MergeComparison(32, 400, 200, 200, 1.0, 1e-5)
-
-
-def copied(run: Path, folder: Path) -> Path:
-    """Copy a run, all but its code, which is most of its files."""
-    shutil.copytree(run, folder, ignore=shutil.ignore_patterns("src"))
-    (folder / "src").symlink_to(run / "src")
-    return folder
 
 
 def packaged(root: Path) -> dict[str, bytes]:

@@ -170,6 +170,13 @@ def _made(folder: Path, *, task: str, seed: int, changes: Mapping[str, Any], ren
     return project
 
 
+def copied(run: Path, folder: Path) -> Path:
+    """Copy a run to a new folder but for its code, most of its files, which is shared: nobody may edit it."""
+    shutil.copytree(run, folder, symlinks=True, ignore=shutil.ignore_patterns("src"))
+    (folder / "src").symlink_to(run / "src")
+    return folder
+
+
 def looked_without_drawing(root: Path, work: Path, task_code: Path | None = None) -> list[Check]:
     """Return what all checks of V1 to V3 say of an unpacked package but those of claim, pages and figures."""
     package = Unpacked(root, task_code=task_code)

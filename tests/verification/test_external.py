@@ -28,7 +28,7 @@ from assay.stages.render_evidence.claim_at import claim_at
 from assay.verify.checks import Check
 from assay.verify.levels import all_levels
 from tests.verification.external_run import FOLDER, HOW, before_taking, brought, external_run, settings
-from tests.verification.made_run import looked_without_drawing, packaged
+from tests.verification.made_run import copied, looked_without_drawing, packaged
 
 # Of peft, which looks at a property of transformers by its old name.
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
@@ -56,8 +56,7 @@ def ready(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def copy(ready: Path, tmp_path: Path) -> Path:
     """A copy of that but for the code, most of its files, to do with as a test likes."""
-    ignored = shutil.ignore_patterns("src")
-    return shutil.copytree(ready, tmp_path / "copy", symlinks=True, ignore=ignored)
+    return copied(ready, tmp_path / "copy")
 
 
 def _claim(project: Project) -> Claim:

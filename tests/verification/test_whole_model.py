@@ -36,7 +36,7 @@ from assay.verify.levels import all_levels
 from assay.verify.rerun.regenerated import regenerated
 from tests.verification.external_run import settings
 from tests.verification.made_lock import lock
-from tests.verification.made_run import looked_without_drawing
+from tests.verification.made_run import copied, looked_without_drawing
 from tests.verification.whole_run import ADAPTER, WHOLE, adapted, judged, played, saved, small_project
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of peft and transformers
@@ -56,8 +56,7 @@ def ready(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def copy(ready: Path, tmp_path: Path) -> Path:
     """A copy of that but for the code, most of its files, to do with as a test likes."""
-    ignored = shutil.ignore_patterns("src")
-    return shutil.copytree(ready, tmp_path / "copy", symlinks=True, ignore=ignored)
+    return copied(ready, tmp_path / "copy")
 
 
 @pytest.fixture(scope="module")
