@@ -160,7 +160,7 @@ def test_an_empty_file_holds_no_record(tmp_path: Path) -> None:
     assert not found.lines and not found.refused and not found.n_blank
 
 
-MANY, LONG = 5_000, 500_000
+MANY, LONG = 20_000, 500_000
 
 
 def audited(root: Path, content: bytes, **actions: str) -> Audited:
@@ -177,7 +177,7 @@ def report_of(root: Path) -> dict[str, dict[str, object]]:
 
 
 @pytest.mark.long
-def test_another_dataset_of_five_thousand_records_is_counted_to_the_last(tmp_path: Path) -> None:
+def test_another_dataset_of_twenty_thousand_records_is_counted_to_the_last(tmp_path: Path) -> None:
     rows = [row(number) for number in range(MANY)]
     told = audited(tmp_path, jsonl([*rows[1:], rows[7]]), duplicate_record="drop")
     assert told.report.n_records == MANY
@@ -188,7 +188,7 @@ def test_another_dataset_of_five_thousand_records_is_counted_to_the_last(tmp_pat
 
 
 @pytest.mark.long
-def test_five_thousand_records_are_fingerprinted_and_come_out_as_items(tmp_path: Path) -> None:
+def test_twenty_thousand_records_are_fingerprinted_and_come_out_as_items(tmp_path: Path) -> None:
     rows = jsonl([row(number) for number in range(MANY)])
     held = [row(number) for number in range(MANY, MANY + 8)]
     own_data.write_data(tmp_path, {"train": rows, "validation": jsonl(held[:4]), "heldout": jsonl(held[4:])})

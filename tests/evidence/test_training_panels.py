@@ -99,6 +99,10 @@ def test_every_rule_can_have_a_row() -> None:
     )
 
 
+def test_equal_events_give_equal_bytes() -> None:
+    assert render(health_strip(SOME, 100)) == render(health_strip(SOME, 100))
+
+
 NAMES = ["training_curve", "health", "reward_components", "checkpoint_progression"]
 
 
@@ -179,13 +183,13 @@ def test_a_thinned_line_has_the_same_extremes_in_every_run_of_steps() -> None:
 
 
 def test_long_trainings_do_not_make_large_files() -> None:
-    components = pd.concat([structured_components(20)] * 100, ignore_index=True).assign(step=range(2000))
+    components = pd.concat([structured_components(60)] * 100, ignore_index=True).assign(step=range(2000))
     for figure in (training_curve(log(2000), SOME, steps=2000), reward_components(components, 500)):
         assert len(render(figure)["svg"]) < 300_000
 
 
 def test_the_same_rows_give_the_same_bytes() -> None:
-    frames = (log(60), structured_components(20), pd.DataFrame())
+    frames = (log(60), structured_components(60), pd.DataFrame())
     pages = [
         [render(each.figure) for each in of_training(*frames, SOME, steps=60, unmeasured=(), chosen_step=10)]
         for _ in range(2)

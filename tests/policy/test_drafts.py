@@ -63,7 +63,7 @@ def test_tokens_and_ends_are_those_without_drafts(
     # Played once: without drafts nothing depends on the company or on who holds the prompt (test_lean.py).
     plain = played(model, ALL, lean(temperature, 0), ends=ends)
     assert len({len(one.ids) for row in plain.values() for one in row}) > 1  # type: ignore[attr-defined]
-    for least, (drafts, at_once) in product(SHARED.values(), [(1, 99), (8, 3), (8, 99)]):
+    for least, (drafts, at_once) in product(SHARED.values(), [(1, 3), (1, 99), (8, 3), (8, 99)]):
         monkeypatch.setattr(lean_prompts, "LEAST_SAVED", least)
         found = played(model, ALL, lean(temperature, drafts), ends=ends, at_once=at_once)
         assert all(same(found[row], plain[row]) for row in ALL)  # type: ignore[arg-type]

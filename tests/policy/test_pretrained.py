@@ -17,7 +17,6 @@ from assay.core.errors import PolicyError
 from assay.policy.base import tiny
 from assay.policy.base.pretrained import LOCAL, find, how_to_download, locate, resolve, write_pointer
 from assay.policy.digests import digest_folder
-from tests.calling import called
 from tests.house import ROOT
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -250,12 +249,16 @@ def test_offline_with_an_empty_cache_one_message_says_what_to_download(tmp_path:
         if not name.startswith(("HF_", "DVC_", "TRANSFORMERS_"))
     }
     environment = kept | nowhere | {"PYTHONPATH": str(ROOT / "src"), "CUDA_VISIBLE_DEVICES": ""}
-    for words in (("config", "use", "grpo=4090_qwen3", "task=collider"), ("fingerprint",)):
-        assert called(project, *words).returncode == 0
-    command = [sys.executable, "-m", "assay.cli", "base"]
-    done = subprocess.run(
-        command, cwd=project, env=environment, capture_output=True, text=True, check=False, timeout=120
-    )
+
+    def assay(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "assay.cli", *words]
+        return subprocess.run(
+            command, cwd=project, env=environment, capture_output=True, text=True, check=False, timeout=120
+        )
+
+    assert assay("config", "use", "grpo=4090_qwen3", "task=collider").returncode == 0
+    assert assay("fingerprint").returncode == 0
+    done = assay("base")
     assert done.returncode == 1 and "Traceback" not in done.stderr + done.stdout
     model = "Qwen/Qwen3-4B-Instruct-2507"
     revision = "cdbee75f17c01a7cc42f958dc650907174af0554"

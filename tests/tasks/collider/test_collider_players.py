@@ -240,7 +240,7 @@ def test_demonstrations_speak_well_and_play_poorly(compact: Collider) -> None:
         assert all(compact.parse(m["content"], _any_state(compact)).outcome == "ok" for m in dialogue[1::2])
     successes, earned, claims = [], [], 0
     chance = np.random.default_rng(2)
-    for seed in range(1000):
+    for seed in range(2000):
         state = begin(scenario_for_lesson(chance, 8), seed, 8)
         style = pick_style(chance)
         while state.ending is None:
@@ -249,8 +249,8 @@ def test_demonstrations_speak_well_and_play_poorly(compact: Collider) -> None:
         earned.append(rewards.terminal_reward(state))
         claims += state.ending == "claim"
     # Measured: success 0.26, reward -0.53, claims 0.85; the adaptive player succeeds 0.67 of the time, and
-    # earns 0.28. The bounds are 2.9 standard errors (0.014) and 6.2 (0.011) away at least.
-    assert 0.22 < np.mean(successes) < 0.31 and np.mean(earned) < -0.4 and 0.78 < claims / 1000 < 0.92
+    # earns 0.28.
+    assert 0.22 < np.mean(successes) < 0.31 and np.mean(earned) < -0.4 and 0.78 < claims / 2000 < 0.92
 
 
 @cache

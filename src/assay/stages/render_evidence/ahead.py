@@ -54,7 +54,8 @@ def begin(make: Callable[[], T], *, processes: int = 2) -> Callable[[], T]:
 def end_when_orphaned() -> None:
     """Let this process, which another one has started to work beside it, end when that one is gone.
 
-    One that was killed ends nobody, and what it started waits for ever at a pipe of which it holds both ends.
+    A process that is killed cannot end those it has started, and they may wait for ever at a pipe of which
+    they hold both ends.
     """
     starter = multiprocessing.parent_process()
     if starter is not None:
