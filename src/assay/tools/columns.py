@@ -1,0 +1,289 @@
+"""Which column of somebody's file holds what: one list of known names for each meaning, and the names that
+somebody gave instead.
+
+Names are compared without regard to case, spaces, `_` and `-`. A name with dots is looked for inside nested
+values where there is no column of that name: `response.body.choices.0.message.content`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from assay.core.errors import ConfigError, DataError
+from assay.core.storage.yaml import read_yaml
+
+Meaning = Literal[
+    "item",
+    "score",
+    "success",
+    "draw",
+    "step",
+    "cluster",
+    "completion",
+    "prompt",
+    "reference",
+    "tokens",
+    "truncated",
+    "model",
+]
+MEANINGS: tuple[Meaning, ...] = get_args(Meaning)
+OPTION = "--columns"
+# The first name of a meaning is the one that docs/judge.md has: where it is there, others do not count. A
+# name in two lists belongs to the first meaning that has no other name in the file.
+NAMES: Mapping[Meaning, tuple[str, ...]] = {
+    "item": (
+        *("item", "item_id", "id", "task_id", "problem_id", "question_id", "example_id", "doc_id"),
+        *("custom_id", "sample_id", "instance_id", "prompt_id", "qid", "test_idx"),
+    ),
+    "score": (
+        *("score", "reward", "total_reward", "acc", "acc_norm", "exact_match", "em", "f1", "f1_score"),
+        *("pass@1", "bleu", "rouge_l", "rougeL", "chrf"),
+    ),
+    "success": (
+        *("success", "passed", "pass", "solved", "correct", "is_correct", "correctness", "accuracy"),
+        *("result", "resolved", "base_status", "plus_status"),
+    ),
+    "draw": (
+        *("draw", "candidate_index", "sample", "sample_index", "repeat", "repeat_index", "epoch", "trial"),
+        *("attempt", "rollout", "rollout_index", "generation_index"),
+    ),
+    "step": (
+        *("step", "global_step", "training_step", "train_step", "training/global_step"),
+        *("trainer/global_step", "_step", "update", "iteration", "iter", "global_step/max_steps"),
+    ),
+    "cluster": ("cluster", "cluster_id"),
+    "completion": (
+        *("completion", "output_text", "output", "response", "generation", "completion_text", "solution"),
+        *("response_text", "generated_text", "model_output", "model_response", "prediction"),
+    ),
+    "prompt": ("prompt", "question", "input", "query", "instruction", "problem", "prompt_text"),
+    "reference": (
+        *("reference", "target", "gold", "gts", "ground_truth", "answer", "expected", "label", "solution"),
+        *("reference_answer", "gold_answer", "expected_output"),
+    ),
+    "tokens": (
+        *("tokens", "n_tokens", "completion_tokens", "output_tokens", "tokens_out", "response_length"),
+        "completion_length",
+    ),
+    "truncated": ("truncated", "is_truncated", "finish_reason", "stop_reason"),
+    "model": ("model", "model_name", "model_id"),
+}
+LAST = frozenset({"result"})  # counts only where no other name of its meaning is there
+_SIGNS = re.compile(r"[\s_-]+")
+_PAIRS = re.compile(r",\s*(?=[A-Za-z_]+\s*=)")
+_WORDS = re.compile(r"[a-z0-9]+")
+MOST_NAMED = 12
+MOST_KEPT = 1000  # heads of rows that are remembered: rows of one file mostly share theirs
+
+
+def simplify(name: str) -> str:
+    """Return a name without case, spaces, `_` and `-`: what is left is what names are compared by.
+
+    >>> simplify("Question ID") == simplify("question_id")
+    True
+    """
+    return _SIGNS.sub("", name.casefold())
+
+
+def list_names(names: Iterable[object]) -> str:
+    """Return names for a message, the first of many.
+
+    >>> list_names(["a", "b"])
+    'a, b'
+    """
+    told = [str(name)[:60] for name in names]
+    more = f" and {len(told) - MOST_NAMED} more" if len(told) > MOST_NAMED else ""
+    return (", ".join(told[:MOST_NAMED]) or "none") + more
+
+
+def look_up(row: Mapping[str, Any], name: str) -> Any:
+    """Return what a row holds under a column's name, or inside its nested values; None where it has none.
+
+    >>> look_up({"response": {"choices": [{"text": "4"}]}}, "response.choices.0.text")
+    '4'
+    """
+    if name in row:
+        return row[name]
+    value: Any = row
+    for step in name.split("."):
+        if isinstance(value, Mapping):
+            value = value.get(step)
+        elif isinstance(value, list) and step.isdecimal() and int(step) < len(value):
+            value = value[int(step)]
+        else:
+            return None
+    return value
+
+
+def read_step(value: object) -> int | None:
+    """Return a step from 3, 3.0, "3" or "3/60"; None for what is none.
+
+    >>> read_step("3/60"), read_step(4.0), read_step("x")
+    (3, 4, None)
+    """
+    text = str(value).partition("/")[0].strip() if isinstance(value, str) else value
+    if isinstance(text, bool) or not isinstance(text, int | float | str):
+        return None
+    try:
+        number = float(text)
+    except (ValueError, OverflowError):
+        return None
+    return int(number) if 0 <= number <= 1 << 53 and number == int(number) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns that somebody named by their meaning; where none is, known names do."""
+
+    named: Mapping[Meaning, str] = field(default_factory=dict)
+    _kept: dict[tuple[str, ...], dict[Meaning, tuple[str, ...]]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+
+    @classmethod
+    def read(cls, text: str | None) -> Columns:
+        """Return what --columns says: MEANING=COLUMN,... or a YAML file of them; none where it is not given.
+
+        >>> Columns.read("item=task_id, reward=exact_match,flexible-extract").named
+        {'item': 'task_id', 'score': 'exact_match,flexible-extract'}
+
+        Raises:
+            ConfigError: It is neither, names a meaning that there is not, or one twice.
+        """
+        if text is None:
+            return cls()
+        fix = f"{OPTION} item=task_id,score=passed or {OPTION} names.yaml; meanings: {', '.join(MEANINGS)}"
+        if "=" in text:
+            pairs = [(each.partition("=")[0], each.partition("=")[2]) for each in _PAIRS.split(text)]
+        else:
+            if not Path(text).is_file():
+                expected = "MEANING=COLUMN,..., or a YAML file of them"
+                raise ConfigError(expected, found=repr(text), where=OPTION, fix=fix)
+            pairs = list(read_yaml(Path(text), fix=fix).items())
+        named: dict[Meaning, str] = {}
+        for word, name in pairs:
+            meaning = _meaning_of(word)
+            if meaning is None or meaning in named or not isinstance(name, str) or not name.strip():
+                expected = "each meaning once, with a column"
+                raise ConfigError(expected, found=f"{word}={name}", where=OPTION, fix=fix)
+            named[meaning] = name.strip()
+        return cls(named)
+
+    def candidates(self, row: Mapping[str, Any]) -> Mapping[Meaning, tuple[str, ...]]:
+        """Return by meaning the columns of a row that may hold it: the one that was named for it, or else all
+        of known names, the documented one alone where it is there."""
+        head = tuple(row)
+        found = self._kept.get(head)
+        if found is None:
+            found = self._search(head)
+            if len(self._kept) >= MOST_KEPT:
+                self._kept.clear()
+            self._kept[head] = found
+        return found
+
+    def find(self, meaning: Meaning, row: Mapping[str, Any], where: str) -> str | None:
+        """Return the column that holds what is meant; None where no known name is there.
+
+        Raises:
+            DataError: Several known names are there and nobody says which one, or the named one is not.
+        """
+        found = self.candidates(row).get(meaning, ())
+        if meaning in self.named and not found:
+            fix = f"{OPTION} {meaning}=NAME with one that is there"
+            raise DataError(f"the column {self.named[meaning]}", found=list_names(row), where=where, fix=fix)
+        if len(found) > 1:
+            fix = " or ".join(f"{OPTION} {meaning}={name}" for name in found[:3])
+            raise DataError(f"one column as {meaning}", found=list_names(found), where=where, fix=fix)
+        return found[0] if found else None
+
+    def value(self, meaning: Meaning, row: Mapping[str, Any], where: str) -> Any:
+        """Return what a row holds of a meaning; None where it holds nothing.
+
+        Raises:
+            DataError: As `find`.
+        """
+        name = self.find(meaning, row, where)
+        return None if name is None else look_up(row, name)
+
+    def missing(self, meanings: Sequence[Meaning], row: Mapping[str, Any], where: str) -> DataError:
+        """Return the error of a row without any of these meanings: the columns it has, and the option that
+        would name one of them."""
+        guess = next((f"{m}={name}" for m in meanings for name in row if _sounds_like(m, str(name))), None)
+        names = " or ".join(meanings)
+        known = ", ".join(NAMES[meanings[0]][:4])
+        fix = f"{OPTION} {guess or f'{meanings[0]}=NAME'}"
+        fix += ", if that is it" if guess else " with one of them"
+        return DataError(
+            f"a column that says the {names} ({known}, ...)",
+            found=f"the columns {list_names(row)}",
+            where=where,
+            fix=fix,
+        )
+
+    def said(self) -> str:
+        """Return the columns that were named, as the option takes them; "" for none."""
+        return ",".join(f"{meaning}={name}" for meaning, name in self.named.items())
+
+    def _search(self, head: tuple[str, ...]) -> dict[Meaning, tuple[str, ...]]:
+        taken = set(self.named.values())
+        plain: dict[str, list[str]] = {}
+        for name in head:
+            plain.setdefault(simplify(str(name)), []).append(str(name))
+        found: dict[Meaning, tuple[str, ...]] = {}
+        for meaning in MEANINGS:
+            if (asked := self.named.get(meaning)) is not None:
+                found[meaning] = _present((asked,), head, plain)
+                continue
+            here = [name for name in _present(NAMES[meaning], head, plain) if name not in taken]
+            here = [name for name in here if simplify(name) not in LAST] or here
+            found[meaning] = tuple(here[:1] if here and simplify(here[0]) == meaning else here)
+        return _settled(found, self.named)
+
+
+def _present(names: Sequence[str], head: Sequence[str], plain: Mapping[str, list[str]]) -> tuple[str, ...]:
+    """Return those of these names that a head has; a name with dots is there if its first part is."""
+    here: dict[str, None] = {}
+    for name in names:
+        if name in head:
+            here[name] = None
+        elif simplify(name) in plain:
+            here.update(dict.fromkeys(plain[simplify(name)]))
+        elif "." in name and name.partition(".")[0] in head:
+            here[name] = None
+    return tuple(here)
+
+
+def _settled(
+    found: dict[Meaning, tuple[str, ...]], named: Mapping[Meaning, str]
+) -> dict[Meaning, tuple[str, ...]]:
+    """Give a name that has two meanings to the first of them that has no other name here."""
+    used = dict[str, Meaning]()
+    for meaning, names in found.items():
+        if meaning in named:
+            continue
+        own = [
+            name
+            for name in names
+            if sum(name in others for others in found.values()) == 1 or (len(names) == 1 and name not in used)
+        ]
+        for name in own:
+            used[name] = meaning
+        found[meaning] = tuple(own)
+    return found
+
+
+def _meaning_of(word: str) -> Meaning | None:
+    plain = simplify(word)
+    for meaning in MEANINGS:
+        if plain == meaning or plain in map(simplify, NAMES[meaning]):
+            return meaning
+    return None
+
+
+def _sounds_like(meaning: Meaning, name: str) -> bool:
+    known = {simplify(each) for each in NAMES[meaning] if "." not in each and len(each) > 2}
+    return bool(known & set(_WORDS.findall(name.casefold())))
