@@ -76,6 +76,7 @@ LONG = {
     "training/test_poison.py",
     "training/test_sharded.py",
     "verification/test_consistency.py",
+    "verification/test_every_member.py",
     "verification/test_external.py",
     "verification/test_external_example.py",
     "verification/test_holdings.py",

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from assay.core.storage.files import read_text, sha256_bytes, write_text
+from assay.core.storage.files import read_bytes, read_text, sha256_bytes, write_bytes, write_text
 from assay.core.storage.json import digest, dumps, read_record, write_json
-from assay.package.archive import sealed, write_tar
+from assay.package import verify as plain
+from assay.package.archive import sealed, sha256_of, write_tar
 from assay.package.layout import CARD, PROVENANCE, SUMS, VERIFIER
 from assay.package.secrets.search import cleared
 from assay.package.verify import FORMAT
@@ -62,18 +63,31 @@ def pack(path: Path, folder: Path, told: Judgement, rows: Mapping[str, str], jud
     Raises:
         PackageError: There is a secret in it, or a file cannot be packed.
     """
+    members = members_of(folder, told, rows, judged)
+    cleared({name: each for name, each in members.items() if not name.startswith("rows/")}, (), ())
+    return write_tar(path, sealed(members))
+
+
+def members_of(
+    folder: Path, told: Judgement, rows: Mapping[str, str], judged: Judged
+) -> dict[str, bytes | Path]:
+    """Return every file of the package by name, but for the list of them; arguments as of `pack`."""
     members: dict[str, bytes | Path] = {name: folder / name for name in MADE}
     members |= {place: rows[arm].encode() for arm, place in arm_names(told).items()}
     members[RECORD] = f"{dumps(told)}\n".encode()
-    members[PROVENANCE] = f"{dumps({'format': FORMAT, 'judged': told.title})}\n".encode()
     members[CARD] = _card(told, judged).encode()
     if told.plan is not None:
         members[PLAN] = plan_text(told.plan).encode()
-    from assay.package import verify
+    members[VERIFIER] = read_bytes(Path(plain.__file__), fix="install assay again")
+    members[PROVENANCE] = _provenance(told, members)
+    return members
 
-    members[VERIFIER] = Path(verify.__file__)
-    cleared({name: each for name, each in members.items() if not name.startswith("rows/")}, (), ())
-    return write_tar(path, sealed(members))
+
+def _provenance(told: Judgement, members: Mapping[str, bytes | Path]) -> bytes:
+    """Return provenance.json, which has the sha256 of all else: of numbers too whose last digits another
+    processor computes otherwise."""
+    subjects = {name: sha256_of(members[name]) for name in sorted(members)}
+    return f"{dumps({'format': FORMAT, 'judged': told.title, 'subjects': subjects})}\n".encode()
 
 
 def _card(told: Judgement, judged: Judged) -> str:
@@ -84,8 +98,8 @@ def _card(told: Judgement, judged: Judged) -> str:
         f"Reason: {judged.claim.reason}.\n\n"
         "report.html has everything; rows/ has the results as they were read, texts as digests. They come"
         " from:\n\n"
-        f"{listed}\n\n`assay verify` derives claim and report from the rows again; `python3 verify.py`"
-        " checks the files alone.\n"
+        f"{listed}\n\n`assay verify` derives all of it from the rows again. verify.py checks the files"
+        " alone: take it from assay's own repository, since the one in here is its maker's.\n"
     )
 
 
@@ -135,11 +149,11 @@ def check_judgement(package: Path, work: Path, *, other_code: bool = False) -> I
         )
 
     def again() -> LookResult:
-        arms: dict[str, list[JudgedRow]] = {}
+        arms, texts = dict[str, list[JudgedRow]](), dict[str, str]()
         records = {"before": told[0].before, "after": told[0].after, **told[0].rivals}
         wrong = []
         for arm, place in arm_names(told[0]).items():
-            text = read_text(package / place, fix=FIX)
+            text = texts[arm] = read_text(package / place, fix=FIX)
             if sha256_bytes(text.encode()) != records[arm].rows_sha256:
                 wrong.append(f"{place}: not the rows that {RECORD} names")
             arms[arm] = read_rows(text, place)
@@ -149,12 +163,17 @@ def check_judgement(package: Path, work: Path, *, other_code: bool = False) -> I
             return LookResult("", wrong)
         judged = judge(told[0], arms)
         write_pages(work, told[0], judged)
-        write_text(work / CARD, _card(told[0], judged))
-        said = "claim, report, summary and card, from the rows"
+        made = members_of(work, told[0], texts, judged)
+        stored: dict[str, bytes | Path] = {name: package / name for name in made if name != PROVENANCE}
+        made[PROVENANCE] = _provenance(told[0], stored)
+        for name, content in made.items():
+            if isinstance(content, bytes):
+                write_bytes(work / name, content)
+        said = f"all {len(made)} files but the list of them, from the rows and {RECORD}"
         if told[0].plan is not None:
             departed = any(PLANNED in text for text in judged.findings)
             said += f"; what was judged is {'not ' if departed else ''}what was planned"
-        return compare(package, work, (*MADE, CARD), said=said, apart_from_svg=other_code)
+        return compare(package, work, made, said=said, apart_from_svg=other_code)
 
     def planned() -> LookResult:
         made = read_plan(package / PLAN)
