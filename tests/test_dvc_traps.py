@@ -171,6 +171,21 @@ def test_a_preset_of_an_experiment_is_whole_and_ends_with_it(project: Path) -> N
     assert read_yaml(project / "params.yaml", fix="") == chosen
 
 
+def test_an_experiment_with_an_interpolation_is_refused_in_one_message_and_nothing_is_written(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KEY", "a secret of this machine")
+    told = dvc(project, "exp", "run", "-S", "seed=${oc.env:KEY}", code=255)
+    assert "no interpolation" in told and "Fix:" in told and "a secret of this machine" not in told
+    preset = project / "configs/grpo/tiny_smoke.yaml"
+    before, kept = (project / "params.yaml").read_bytes(), preset.read_text()
+    preset.write_text(f"{kept}note: ${{oc.env:KEY}}\n")
+    assert "configs/grpo/tiny_smoke.yaml, line " in dvc(project, "exp", "run", code=255)
+    assert (project / "params.yaml").read_bytes() == before
+    preset.write_text(kept)
+    assert git(project, "status", "--porcelain") == ""
+
+
 def test_a_killed_experiment_leaves_the_branch_and_one_command_goes_back(project: Path) -> None:
     killed(project, "exp", "run", "-S", "evaluation.items=20", "--name", "again", "fingerprint")
     call(project, "git", "symbolic-ref", "-q", "HEAD", code=1)  # the trap: no branch

@@ -184,6 +184,14 @@ def test_a_python_without_venv_is_told_with_the_package_to_install(download: Dow
     assert "apt install python3.12-venv" in done.stderr
 
 
+def test_dvc_keeps_what_it_unpickles_in_the_project_and_for_its_user_alone(download: Download) -> None:
+    done = download.run("printenv", "DVC_SITE_CACHE_DIR")
+    assert done.stdout == f"{download.root}/.dvc-site\n"
+    assert (download.root / ".dvc-site/repo").stat().st_mode & 0o077 == 0
+    done = download.run("printenv", "DVC_SITE_CACHE_DIR", DVC_SITE_CACHE_DIR=str(download.fakes / "own"))
+    assert done.stdout == f"{download.fakes}/own\n"
+
+
 def test_set_up_happens_once(download: Download) -> None:
     assert download.run("true").returncode == 0
     calls = download.calls()

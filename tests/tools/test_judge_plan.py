@@ -410,19 +410,28 @@ def test_the_steps_of_the_workflow_run_and_the_job_ends_as_the_plan_does(
     steps = {
         step["name"]: step for step in read_yaml(WORKFLOW, fix="")["jobs"]["judge"]["steps"] if "run" in step
     }
-    assert list(steps) == ["Install", "Evaluate", "Judge", "Summary", "Comment"]
-    root = tmp_path / "project"
-    (root / "evals").mkdir(parents=True)
-    shutil.copy(plan, root / "evals/plan.yaml")
-    shutil.copy(files["before"], root / "evals/before.csv")
-    (root / "evals/run.py").write_text(RUN.format(rate=rate), encoding="utf-8")
+    assert list(steps) == ["Install", "Evaluate", "Planned", "Judge", "Summary", "Comment"]
+    base, root = tmp_path / "base", tmp_path / "project"
+    (base / "evals").mkdir(parents=True)
+    shutil.copy(plan, base / "evals/plan.yaml")
+    shutil.copy(files["before"], base / "evals/before.csv")
+    (base / "evals/run.py").write_text(RUN.format(rate=rate), encoding="utf-8")
+    for words in (["init", "-qb", "main"], ["add", "-A"], ["commit", "-qm", "one"]):
+        subprocess.run(
+            ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", *words], cwd=base, check=True
+        )
+    subprocess.run(["git", "clone", "-q", base, root], check=True)
+    # What a pull request brings of both counts for nothing.
+    (root / "evals/plan.yaml").write_text("effect: 0\n", encoding="utf-8")
+    (root / "evals/before.csv").write_text("item,success\n", encoding="utf-8")
     surroundings = os.environ | {
+        "GITHUB_BASE_REF": "main",
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
         "GITHUB_STEP_SUMMARY": str(root / "page.md"),
     }
     ended = {}
-    for name in ("Evaluate", "Judge", "Summary"):
+    for name in ("Evaluate", "Planned", "Judge", "Summary"):
         done = subprocess.run(
             ["bash", "-e", "-c", steps[name]["run"]],
             cwd=root,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.config.config_errors import quoted
+from assay.core.config.interpolation import refuse_in_files
 from assay.core.config.places import located
 from assay.core.config.reading import parse_params
 from assay.core.config.settings import Params
@@ -187,8 +188,9 @@ def compose(root: Path, selection: Selection) -> Composition:
     write.
 
     Raises:
-        ConfigError: A preset is unknown or broken.
+        ConfigError: A preset is unknown or broken, or one of them has an interpolation.
     """
+    refuse_in_files(root / "configs")
     for group, name in zip(GROUPS, (selection.grpo, selection.task), strict=True):
         _refuse_unknown(root, group, name)
         # Hydra would fail on a broken file too, but without the line; and without this one it nests the

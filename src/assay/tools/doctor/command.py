@@ -18,6 +18,7 @@ from assay.policy.base.pretrained import how_to_download, licence_of
 from assay.tools.doctor.examination import examine, examine_ahead, examine_without_model
 from assay.tools.doctor.level import level_finding
 from assay.tools.doctor.settings import settings_findings
+from assay.tools.doctor.site_cache import site_cache_finding
 from assay.tools.doctor.worlds import TrainingAhead
 from assay.tools.findings import AHEAD, LEAST, Deadline, Finding, error_finding, in_words, verdict_of
 from assay.tools.own_data.advice import FORECASTS, read_forecasts
@@ -45,6 +46,7 @@ def run(root: Path, device_memory: float | None = None) -> int:
     begun = time.monotonic()
     with progress("doctor", 1) as advance:
         findings, unseen = examined(project, device_memory)
+        findings = [*findings, site_cache_finding(root)]
         advance(1)
     shown = [finding for finding in findings if finding.level != "ok"]
     if shown:

@@ -301,6 +301,7 @@ def prepare_copy(job: SeedJob) -> None:
     wait_for_stages(copy)
     for name in INPUTS:
         _replace(source / name, copy / name)
+    (copy / ".dvc-site/repo").mkdir(parents=True, exist_ok=True)  # DVC would make it open to all users
     # No git of its own; DVC's cache is the project's, so that what is known there is not made again.
     # Relative, since a comma or # in the way to the project would be grammar there.
     cache = os.path.relpath((copy.parents[2] / ".dvc/cache").resolve(), (copy / ".dvc").resolve())
