@@ -13,13 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pytest
 
-from assay.dataset.clusters import sizes_of, united
-from assay.dataset.likeness import alike, wording_of
+from assay.dataset.clusters import find_chain, sizes_of, thresholds, united
+from assay.dataset.likeness import Compared, alike, wording_of
 from assay.dataset.wording import essence, essential_words
 from assay.tasks.protocol import Item
-from tests import house
+from tests import house, templates
 
 Row = Mapping[str, Any]
 DEFAULT = 0.6
@@ -268,6 +269,60 @@ LONG = "Read the message and answer with one JSON object and nothing else. Never
 def test_other_values_in_one_template_are_other_work(rows: Sequence[Row]) -> None:
     # Where no answer is known, records that differ in one number only may be taken for one.
     assert len(sizes(rows)) >= (0.97 if "gold" in rows[0] else 0.9) * len(rows)
+
+
+def test_a_template_of_many_slots_does_not_chain_records_with_other_answers() -> None:
+    found = sizes(templates.queries(1900))
+    assert len(found) > 600 and found[0] < 20
+
+
+def test_each_two_of_a_cluster_of_other_answers_are_alike_and_no_two_clusters_could_be_one() -> None:
+    rows = templates.calls(600)
+    labels = [item.cluster for item in united(items(rows), DEFAULT)]
+    same = np.array([[one == other for other in labels] for one in labels])
+    alike = np.eye(len(rows), dtype=np.bool_)
+    for pairs in Compared([wording_of(row) for row in rows]).pairs(thresholds(DEFAULT)[2]):
+        alike[pairs.one, pairs.other] = alike[pairs.other, pairs.one] = True
+    assert 1.2 * len(set(labels)) < len(rows) and not (same & ~alike).any()
+    # Of two clusters, each two of all their records: some are unlike.
+    home = np.eye(len(rows))[[labels.index(label) for label in labels]]
+    unlike = home.T @ (~alike).astype(np.float64) @ home
+    whole = np.flatnonzero(home.sum(axis=0))
+    assert (unlike[np.ix_(whole, whole)] + np.eye(len(whole)) > 0).all()
+
+
+def test_copies_and_wordings_of_records_in_a_template_are_still_found() -> None:
+    rows = [*templates.queries(300), *templates.queries(300, polite=True)]
+    found = united(items(rows), DEFAULT)
+    assert [item.cluster for item in found[:300]] == [item.cluster for item in found[300:]]
+
+
+def test_a_passage_with_several_questions_is_one_cluster() -> None:
+    passages = [" ".join(f"w{rng}x{k}" for k in range(80)) for rng in range(20)]
+    rows = [
+        {"prompt": f"{text} Which is {n}?", "answer": f"{k} {n}"}
+        for k, text in enumerate(passages)
+        for n in range(9)
+    ]
+    assert sizes(rows) == [9] * 20
+
+
+def test_of_a_cluster_that_chains_the_rule_is_told_with_two_records_and_their_overlap() -> None:
+    rows = templates.queries(400, answer=False)
+    found = united(items(rows), DEFAULT)
+    chain = find_chain(found, DEFAULT)
+    assert chain is not None and chain.rule == "no known answer" and chain.least == DEFAULT
+    assert chain.link_share >= DEFAULT > chain.ends_share
+    said, place = [wording_of(row) for row in rows], {item.id: k for k, item in enumerate(found)}
+    for (one, other), share in ((chain.link, chain.link_share), (chain.ends, chain.ends_share)):
+        assert found[place[one]].cluster == found[place[other]].cluster
+        pairs = {
+            (a, b): each
+            for many in alike(said, 0.01)
+            for a, b, each in zip(many.one.tolist(), many.other.tolist(), many.share.tolist(), strict=True)
+        }
+        assert pairs.get((*sorted((place[one], place[other])),), 0.0) == pytest.approx(share)
+    assert find_chain(united(items(worded(works(), 8)), DEFAULT), DEFAULT) is None
 
 
 def test_the_shipped_held_out_jobs_are_64_clusters_and_its_scenarios_are_all_apart() -> None:

@@ -20,10 +20,10 @@ from assay.core.storage.yaml import read_yaml
 from assay.dataset.suite import FEWEST_CLUSTERS, MORE_HELD_OUT
 from assay.pipeline.project import Project
 from assay.stages import fingerprint
-from assay.statistics.bounded_mean import clusters_needed
+from assay.statistics.bounded_mean import clusters_needed, smallest_certain_gain
 from assay.tools.own_data.advice import MachineSize, find_fitting
 from assay.tools.own_data.audit import project_for
-from tests import calling, own_data
+from tests import calling, own_data, templates
 from tests.calling import assay
 from tests.own_data import jsonl, row
 
@@ -46,6 +46,11 @@ def called(root: Path, *words: str) -> tuple[int, str]:
     """Return exit code and messages of a call in this process."""
     done = calling.called(root, "task", "audit", *words)
     return done.returncode, done.stdout + done.stderr
+
+
+def fix_of(told: str) -> list[str]:
+    """Return the words of the fix that a message names, without what explains it."""
+    return told.partition("Fix: ")[2].partition("\n")[0].partition("   ")[0].split()
 
 
 def write(root: Path, content: bytes, name: str = "raw/tasks.jsonl") -> str:
@@ -160,7 +165,7 @@ def test_few_held_out_clusters_are_told_with_the_option_that_holds_out_more(root
     code, told = called(root, tasks, "--fix-splits")
     needed = clusters_needed(np.ones(6), gain=0.1)
     assert code == 0 and "heldout has 6 clusters: a test needs 6 of such sizes" in told
-    assert f"{needed} to show that each gained 10 points; {MORE_HELD_OUT}" in told
+    assert f"{needed} to show that each gained 10 points; {MORE_HELD_OUT} holds out 24" in told
     write(root, jsonl([row(n) for n in range(120)]))
     code, told = called(root, tasks, "--fix-splits", "--force", *MORE_HELD_OUT.split())
     assert code == 0 and "heldout 48" in told and "a test needs" not in told
@@ -169,10 +174,56 @@ def test_few_held_out_clusters_are_told_with_the_option_that_holds_out_more(root
     assert MORE_HELD_OUT in page
 
 
+TOO_FEW: dict[str, tuple[list[dict[str, object]], str]] = {
+    "2 records": ([row(n) for n in range(2)], "no split of 2 clusters can show anything"),
+    "12 records": ([row(n) for n in range(12)], "no split of 12 clusters can show 10 points, 45 at most"),
+    "a chain": (templates.queries(400, answer=False), "no split of 6 clusters can show anything"),
+    "one that outweighs all": ([row(n, family=max(0, n - 200)) for n in range(210)], "10 clusters"),
+}
+
+
+@pytest.mark.usefixtures("advised")
+@pytest.mark.parametrize("name", TOO_FEW)
+def test_too_few_clusters_are_refused_with_what_they_can_show_and_nothing_is_written(
+    root: Path, name: str
+) -> None:
+    rows, most = TOO_FEW[name]
+    asked = [each if "schema_path" in each else {"schema": {"type": "object"}, **each} for each in rows]
+    before = sorted((root / "configs").rglob("*"))
+    code, told = called(root, write(root, jsonl(asked)), "--fix-splits")
+    assert code == 1 and most in told and "Fix: add records" in told, told
+    assert "--fractions" not in told  # it would not help
+    assert ("the largest is a chain" in told) == (name == "a chain")
+    assert sorted((root / "configs").rglob("*")) == before and not list((root / "data").iterdir())
+
+
+@pytest.mark.usefixtures("advised")
+def test_of_clusters_that_are_enough_for_a_test_and_not_for_the_plan_it_is_said_what_they_show(
+    root: Path,
+) -> None:
+    families = write(root, jsonl([row(n, family=n % 12) for n in range(600)]))
+    code, told = called(root, families, "--fix-splits")
+    best = round(100 * (smallest_certain_gain(np.ones(12)) or 0))
+    assert code == 0 and f"no split of 12 clusters can show 10 points, {best} at most" in told
+    assert "--fractions" not in told
+
+
+@pytest.mark.usefixtures("advised")
+@pytest.mark.parametrize("n", [20, 30, 45, 55])
+def test_where_other_shares_give_suites_enough_they_are_named_and_lead_on(root: Path, n: int) -> None:
+    tasks = write(root, jsonl([row(k) for k in range(n)]))
+    code, told = called(root, tasks, "--fix-splits")
+    assert code == 1 and "Fix: --fractions" in told and not list((root / "data").iterdir())
+    code, told = called(root, tasks, "--fix-splits", *fix_of(told))
+    assert code == 0, told
+
+
 @pytest.mark.usefixtures("advised")
 def test_splits_are_made_with_schemas_checksums_and_a_preset_and_pass_the_fingerprint(root: Path) -> None:
     name = write(root, SOUND + jsonl([row(n, id=f"again{n}") for n in range(20)]))
-    done = calling.called(root, "task", "audit", name, "--fix-splits")
+    code, told = called(root, name, "--fix-splits")
+    assert code == 1 and "6 in heldout, which needs 8" in told  # some prompts come twice
+    done = calling.called(root, "task", "audit", name, "--fix-splits", *fix_of(told))
     assert done.returncode == 0, done.stderr
     for word in ("./run assay config use task=tasks", "./run repro", "evaluation.items"):
         assert word in done.stdout

@@ -44,6 +44,11 @@ class Wording:
     body: tuple[str, ...]  # words of the last text alone, which is what the instruction is about
     stated: bool  # whether parts of the answer stand in the words, as where facts are extracted
 
+    @property
+    def key(self) -> tuple[tuple[str, ...], str]:
+        """What it says as a whole: no two works have one."""
+        return self.words, self.answer or ""
+
 
 def wording_of(record: Mapping[str, Any]) -> Wording:
     """Return what a record says, however it is worded."""
@@ -77,26 +82,45 @@ class Alike:
     unknown: Flags  # whether one of them has no answer
 
 
-def alike(wordings: Sequence[Wording], least: float, border: int = 0) -> Iterator[Alike]:
-    """Yield the pairs of records that say at least this share of their words alike, some at a time.
+class Compared:
+    """Records laid side by side, so that any of them can be compared with any others."""
 
-    Args:
-        wordings: What the records say; those without words are like no other.
-        least: Share of words and pairs of words, above 0, that both say among those that either says.
-        border: If above 0, only pairs of one record before this place and one from it on.
-    """
-    n = len(wordings)
-    answers, unknown = _numbered(wordings)
-    table = _informative(wordings, answers)
-    sizes = np.asarray(table.sum(axis=1)).ravel()
-    columns = table[: border or n].T.tocsr()
-    for start in range(border, n, _ROWS):
-        both = (table[start : start + _ROWS] @ columns).tocoo()
-        other, one = both.row.astype(np.int64) + start, both.col.astype(np.int64)
-        share = both.data / (sizes[one] + sizes[other] - both.data)
-        near = (share >= least - 1e-12) & (one < other)
-        one, other, share = one[near], other[near], share[near]
-        yield Alike(one, other, share, answers[one] == answers[other], unknown[one] | unknown[other])
+    def __init__(self, wordings: Sequence[Wording]) -> None:
+        """Count what each says.
+
+        Args:
+            wordings: What the records say; those without words are like no other.
+        """
+        self.answers, self.unknown = _numbered(wordings)
+        self._said = _informative(wordings, self.answers)
+        self._sizes = np.asarray(self._said.sum(axis=1)).ravel()
+
+    def pairs(self, least: float, *, border: int = 0, order: Places | None = None) -> Iterator[Alike]:
+        """Yield the pairs of records that say at least this share of their words alike, some at a time.
+
+        Args:
+            least: Share of words and pairs of words, above 0, that both say among those that either says.
+            border: If above 0, only pairs of one record before this place and one from it on.
+            order: Places of the records to compare, each once; all as they came if not given. `one` stands
+                before `other` in it, and pairs come in the order of `other`.
+        """
+        order = np.arange(len(self.answers)) if order is None else order
+        table, sizes = self._said[order], self._sizes[order]
+        columns = table[: border or len(order)].T.tocsr()
+        for start in range(border, len(order), _ROWS):
+            both = (table[start : start + _ROWS] @ columns).tocoo()
+            other, one = both.row.astype(np.int64) + start, both.col.astype(np.int64)
+            share = both.data / (sizes[one] + sizes[other] - both.data)
+            near = (share >= least - 1e-12) & (one < other)
+            one, other, share = order[one[near]], order[other[near]], share[near]
+            same = self.answers[one] == self.answers[other]
+            yield Alike(one, other, share, same, self.unknown[one] | self.unknown[other])
+
+
+def alike(wordings: Sequence[Wording], least: float, border: int = 0) -> Iterator[Alike]:
+    """Yield the pairs of records that say at least this share of their words alike, some at a time; arguments
+    as of `Compared`."""
+    yield from Compared(wordings).pairs(least, border=border)
 
 
 def _numbered(wordings: Sequence[Wording]) -> tuple[Places, Flags]:

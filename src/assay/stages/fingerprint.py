@@ -21,7 +21,7 @@ from assay.dataset.audit_records import Audit, judged
 from assay.dataset.fingerprint import Fingerprint, SplitFingerprint, enforce, fingerprint
 from assay.dataset.schema_files import SchemaFiles
 from assay.dataset.source import MAX_FILE_BYTES, DataFile, load
-from assay.dataset.suite import FEWEST_CLUSTERS, MORE_HELD_OUT, choose, choose_secondary, rules_of
+from assay.dataset.suite import FEWEST_CLUSTERS, choose, choose_secondary, rules_of
 from assay.dataset.verified import SUMS, check_sums, covered, parse_sums, require
 from assay.evidence.claim.plan import plan_of
 from assay.pipeline.inputs import blocklist_of, cache_folder, code_of, requires_of, splits_of, task_with
@@ -117,7 +117,7 @@ def run(project: Project) -> None:
     more = (
         f"{setting('evaluation.items')} is {chosen.items}"
         if chosen.items < len(held["heldout"])
-        else f"of records of your own, ./run assay task audit --fix-splits {MORE_HELD_OUT} holds out more"
+        else "of records of your own, ./run assay task audit --fix-splits says which shares hold out enough"
     )
     few = [
         f"the claim can only describe: {n} {task.cluster_name} in the held-out suite, a test needs"

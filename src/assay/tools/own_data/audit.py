@@ -18,7 +18,7 @@ from assay.core.counting import counted
 from assay.core.errors import PolicyError
 from assay.core.storage.json import write_json
 from assay.dataset.audit_records import Audit, AuditFinding, Kind
-from assay.dataset.clusters import sizes_of, united
+from assay.dataset.clusters import find_chain, sizes_of, united
 from assay.dataset.schema_files import SchemaFiles
 from assay.dataset.source import SHOWN, load
 from assay.pipeline.inputs import blocklist_of, task_with
@@ -125,14 +125,16 @@ def advise(project: Project, task: str, tasks: Path) -> None:
 
 def _show_clusters(project: Project, audited: Audited, split: str) -> None:
     """Say how much of a file is independent work, where that is less than its records."""
-    sizes = sizes_of(
-        united([each.item for each in audited.kept[split]], project.params.dataset.near_duplicates)
-    )
+    similarity = project.params.dataset.near_duplicates
+    items = united([each.item for each in audited.kept[split]], similarity)
+    sizes = sizes_of(items)
     if len(sizes) < sum(sizes):
         say(
             f"{counted(sum(sizes), 'records')} are {counted(len(sizes), 'clusters')}: near-duplicates, and"
             f" records of one family, count once (the largest holds {sizes[0]})"
         )
+        if chain := find_chain(items, similarity):
+            say(str(chain))
 
 
 def _show(checked: Audit, tasks: Path, schemas: SchemaFiles, read_by: str) -> None:

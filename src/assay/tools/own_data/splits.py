@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from assay.audit.audit import Audited
 from assay.core.console import say
@@ -29,12 +30,14 @@ from assay.dataset.suite import FEWEST_CLUSTERS, MORE_HELD_OUT
 from assay.dataset.verified import SUMS, UNLISTED, parse_sums, sums_text
 from assay.pipeline.inputs import blocklist_of
 from assay.pipeline.project import Project
-from assay.statistics.bounded_mean import clusters_needed
-from assay.tasks.protocol import Item
+from assay.statistics.bounded_mean import clusters_needed, smallest_certain_gain
 from assay.tools.own_data.advice import SUITES, describe_download, find_fitting, make_preset, this_machine
 
 NAME = re.compile(r"[a-z0-9_]+")
 SPLITS = ("train", "validation", "heldout")
+MORE = MORE_HELD_OUT.removeprefix("--fractions ")
+LARGER_SUITES = ("0.4,0.2,0.4", "0.2,0.4,0.4")  # tried in this order where a suite is too small
+Sizes = NDArray[np.float64]  # records of each cluster, [clusters]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +95,10 @@ def write(project: Project, preset: str, audited: Audited, made: Plan) -> None:
         made: From `plan`.
 
     Raises:
-        DataError: A split would be empty.
+        DataError: Too few clusters would choose the checkpoint, or be held out.
     """
     members = [member for kept in audited.kept.values() for member in kept]
-    similarity = project.params.dataset.near_duplicates
-    splits = split_by_group(members, made.fractions, made.seed, made.root, similarity)
+    told_few, splits = _enough(project, members, made)
     files = make_files(splits)
     if (blocklist := blocklist_of(project)) is not None:
         files[getattr(project.params.task, "blocklist", "")] = blocklist
@@ -109,8 +111,8 @@ def write(project: Project, preset: str, audited: Audited, made: Plan) -> None:
     write_text(made.folder / SUMS, sums_text(sums))
     told = ", ".join(f"{name} {len(chosen)}" for name, chosen in splits.items())
     say(f"wrote {made.root}: {told} records, by prompt group")
-    if few := _too_few(project, [member.item for member in splits["heldout"]]):
-        say(few)
+    if told_few:
+        say(told_few)
     place = f"configs/task/{made.name}.yaml"
     if (project.root / place).exists():
         say(f"{place} is there already and was left as it is")
@@ -122,18 +124,66 @@ def write(project: Project, preset: str, audited: Audited, made: Plan) -> None:
         say(line)
 
 
-def _too_few(project: Project, items: Sequence[Item]) -> str:
-    """Return what a claim on so few held-out clusters cannot show; nothing where they can show what
-    matters."""
-    sizes = np.array(sizes_of(united(items, project.params.dataset.near_duplicates)), np.float64)
-    points = project.params.claim.smallest_effect_points
-    least, enough = (clusters_needed(sizes, gain=gain) for gain in (1.0, points / 100))
-    if len(sizes) >= enough:
-        return ""
-    return (
-        f"heldout has {counted(len(sizes), 'clusters')}: a test needs {max(FEWEST_CLUSTERS, least)} of such"
-        f" sizes, and {enough} to show that each gained {points:g} points; {MORE_HELD_OUT} holds out more"
+def _enough(
+    project: Project, members: Sequence[KeptRecord], made: Plan
+) -> tuple[str, dict[str, list[KeptRecord]]]:
+    """Return what a claim on these splits cannot show ("" if it can show what matters), and the splits.
+
+    Raises:
+        DataError: A suite has fewer clusters than any test needs; names shares that give enough, if some do.
+    """
+    similarity, points = project.params.dataset.near_duplicates, project.params.claim.smallest_effect_points
+    homes = _groups(members, similarity)
+
+    def sizes(chosen: Sequence[KeptRecord]) -> Sizes:
+        return np.array(sizes_of(united([member.item for member in chosen], similarity)), np.float64)
+
+    def tried(fractions: Sequence[float]) -> tuple[dict[str, list[KeptRecord]], Sizes, str]:
+        splits = _split(members, homes, fractions, made.seed)
+        held, chooses = sizes(splits["heldout"]), sizes(splits["validation"])
+        suites = (("heldout", len(held), _needed(held)), ("validation", len(chooses), FEWEST_CLUSTERS))
+        few = [f"{n} in {name}, which needs {least}" for name, n, least in suites if n < least]
+        return splits, held, "; ".join(few) if few or splits["train"] else "none in train"
+
+    splits, held, lacking = tried(made.fractions)
+    if lacking:
+        fits = (text for text in (MORE, *LARGER_SUITES) if not tried(_fractions(text))[2])
+        other = f"add records that ask for other work; {_at_most(sizes(members), homes, points)}"
+        fix = next((f"--fractions {text}" for text in fits), other)
+        found = f"{counted(len(sizes(members)), 'clusters')}, {lacking}"
+        raise DataError("suites that a test can use", found=found, where=made.root, fix=fix)
+    enough = clusters_needed(held, gain=points / 100)
+    if len(held) >= enough:
+        return "", splits
+    told = (
+        f"heldout has {counted(len(held), 'clusters')}: a test needs {_needed(held)} of such sizes, and"
+        f" {enough} to show that each gained {points:g} points; "
     )
+    _, more, too_few = tried(_fractions(MORE))
+    if len(more) > len(held) and not too_few:
+        told += f"{MORE_HELD_OUT} holds out {len(more)}"
+        if len(more) >= clusters_needed(more, gain=points / 100):
+            return told, splits
+        told += "; "
+    return told + _at_most(sizes(members), homes, points), splits
+
+
+def _needed(sizes: Sizes) -> int:
+    """Return how many clusters of such sizes any test needs."""
+    return max(FEWEST_CLUSTERS, clusters_needed(sizes) if len(sizes) else 0)
+
+
+def _at_most(sizes: Sizes, homes: Sequence[str], points: float) -> str:
+    """Return what a split of clusters of these sizes can show at most: the two largest are for training and
+    validation, and all others held out; or all, where a family is of several groups and is split itself."""
+    whole = len(set(homes)) == len(sizes)
+    rest = np.sort(sizes)[: max(1, len(sizes) - 2 * whole)]
+    least, clusters = smallest_certain_gain(rest), counted(len(sizes), "clusters")
+    if least is None:
+        return f"no split of {clusters} can show anything"
+    if 100 * least <= points:
+        return f"a split of {clusters} shows {points:g} points only if nearly all are held out"
+    return f"no split of {clusters} can show {points:g} points, {100 * least:.0f} at most"
 
 
 def _fractions(text: str) -> tuple[float, float, float]:
@@ -235,16 +285,28 @@ def split_by_group(
     Raises:
         DataError: A split would be empty.
     """
-    splits: dict[str, list[KeptRecord]] = {name: [] for name in SPLITS}
-    items = united([member.item for member in members], similarity, families=False)
-    homes = split_of_groups(Counter(item.cluster for item in items), fractions, seed)
-    for member, item in zip(members, items, strict=True):
-        splits[homes[item.cluster]].append(member)
+    homes = _groups(members, similarity)
+    splits = _split(members, homes, fractions, seed)
     for name, chosen in splits.items():
         if not chosen:
-            groups = len(homes)
+            groups = len(set(homes))
             fix = "add records with other prompts, or choose other --fractions or another --seed"
             raise DataError(f"records for {name}", found=f"none, of {groups} prompts", where=where, fix=fix)
+    return splits
+
+
+def _groups(members: Sequence[KeptRecord], similarity: float) -> list[str]:
+    """Return of each record the group that must not be split."""
+    return [item.cluster for item in united([member.item for member in members], similarity, families=False)]
+
+
+def _split(
+    members: Sequence[KeptRecord], homes: Sequence[str], fractions: Sequence[float], seed: int
+) -> dict[str, list[KeptRecord]]:
+    splits: dict[str, list[KeptRecord]] = {name: [] for name in SPLITS}
+    found = split_of_groups(Counter(homes), fractions, seed)
+    for member, home in zip(members, homes, strict=True):
+        splits[found[home]].append(member)
     return splits
 
 
