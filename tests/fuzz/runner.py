@@ -32,6 +32,7 @@ CODES = {
     "runs health": {0, 1, 2, 3, 4},
     "train": {0, 1, 2, 4},
     "verdict": {0, 1, 2, 5, 6},
+    "verify": {0, 1, 2, 9, 10},
     "package": {0, 1, 2, 6},
     "publish push": {0, 1, 2, 6},
     "publish readme": {0, 1, 2, 6},

@@ -240,7 +240,7 @@ def test_alarms_controls_checks_and_the_way_to_use_it_stand_there(given: dict[st
     for rule in given["trained"].health.rules:
         assert f"ALARM {rule.rule} in training" in text.replace("\\_", "_")
     assert "Controls. Base against base" in text
-    for command in ("sha256sum -c SHA256SUMS", "python3 verify.py", "assay verify assay-package.tar"):
+    for command in ("sha256sum -c SHA256SUMS", "assay verify assay-package.tar --sha256 HEX"):
         assert f"\n{command}\n" in text
     assert 'subfolder="models/adapter"' in text and all(f"| V{level} |" in text for level in range(6))
     assert "No licence of the weights is stated." in text and "license" not in ModelCard(text).data.to_dict()

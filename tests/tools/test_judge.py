@@ -214,7 +214,7 @@ def test_what_cannot_be_compared_still_gets_its_page_and_package_and_an_exit_cod
     found = judge_whole(before, after, out=tmp_path / "out", code=5)
     assert found.verdict == "NOT EVALUABLE" and "2 items only in before" in found.reason
     assert "2 items only in before" in (tmp_path / "out/report.html").read_text(encoding="utf-8")
-    assert _checked(tmp_path / "out/assay-package.tar", tmp_path / "checks.json")[0] == 0
+    assert _checked(tmp_path / "out/assay-package.tar", tmp_path / "checks.json")[0] == 9
 
 
 def test_draws_that_one_arm_has_more_of_can_be_left_out_and_that_is_said(tmp_path: Path) -> None:
@@ -334,9 +334,9 @@ def test_a_package_can_be_verified_and_what_is_changed_in_it_is_found(
     code, checks = _checked(package, tmp_path / "checks.json")
     outcomes = {check["name"]: check["outcome"] for check in checks}
     assert (
-        code == 0
+        code == 9
         and outcomes["the verdict, from the rows"] == "passed"
-        and outcomes["grading"] == "not checked"
+        and outcomes["grading"] == "not shown"
     )
     folder = tmp_path / "assay-package"
     unpack(package, folder)
@@ -392,7 +392,7 @@ def test_several_sets_of_results_are_called_better_by_holms_steps_over_all(tmp_p
         encoding="utf-8"
     )
     code, _ = _checked(out / "weak.csv/assay-package.tar", tmp_path / "checks.json")
-    assert code == 0 and "One of 3 sets of results" in (out / "weak.csv/report.html").read_text(
+    assert code == 9 and "One of 3 sets of results" in (out / "weak.csv/report.html").read_text(
         encoding="utf-8"
     )
 

@@ -18,6 +18,7 @@ from assay.pipeline.dvc_lock import md5_at
 from assay.tools import verify
 from assay.tools.recipe.check_seeds import HOME, pack_seeds
 from assay.tools.recipe.recipe_file import read_stages
+from assay.verify.checks import CODES
 from tests.tools.test_recipe_json import entry_of
 from tests.verification.made_run import made_run
 
@@ -39,7 +40,7 @@ def packed(runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> P
 def checked(package: Path, folder: Path) -> dict[str, str]:
     code = verify.run(package, ASKED, folder / "verify.json")
     told = json.loads((folder / "verify.json").read_text())
-    assert code == (told["verdict"] == "failed")
+    assert code == CODES[told["verdict"]]
     names = {f"{each['level']} {each['name']}": each for each in told["checks"]}
     outcomes = {f"outcome of {name}": each["outcome"] for name, each in names.items()}
     return outcomes | {name: each["found"] for name, each in names.items()}

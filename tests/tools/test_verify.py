@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -58,20 +59,28 @@ def test_a_package_passes_without_torch_on_another_processor_and_leaves_nothing_
     tar: Path, tmp_path: Path
 ) -> None:
     done = verify(str(tar), "--out", "verify.json", cwd=tmp_path, **OTHER_PROCESSOR)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == 9, done.stdout + done.stderr
     assert WIDE not in FOUND or "not to the last" in done.stdout
     told = json.loads((tmp_path / "verify.json").read_text(encoding="utf-8"))
-    *lines, last = done.stdout.strip().split("\n")
+    first, *lines, last = done.stdout.strip().split("\n")
     assert len(lines) == len(told["checks"])
-    assert last.startswith("passed: ")
+    assert first.startswith("HOLDS TOGETHER, ORIGIN NOT SHOWN: its numbers follow from")
+    assert last.startswith("HOLDS TOGETHER, ORIGIN NOT SHOWN: ") and last.endswith(told["published"])
+    assert re.search(
+        r"package [0-9a-f]{64}, data [0-9a-f]{64}, plan [0-9a-f]{64}, 20 examples, place 1 ", last
+    )
     assert {check["level"] for check in told["checks"] if check["outcome"] == "passed"} == {
         "V0",
         "V1",
         "V2",
         "V3",
     }
-    assert {check["level"] for check in told["checks"] if check["outcome"] == "not checked"} >= {"V4", "V5"}
-    assert (told["verdict"], told["counts"]["failed"]) == ("passed", 0)
+    assert {check["level"] for check in told["checks"] if check["outcome"] == "not asked"} == {
+        "V0",
+        "V4",
+        "V5",
+    }
+    assert (told["verdict"], told["counts"]["failed"]) == ("origin not shown", 0)
     assert told["sha256"] == plain.check(str(tar)).sha256
     page = (SRC.parent / "docs/verify.md").read_text(encoding="utf-8")
     unnamed = [c["name"] for c in told["checks"] if c["outcome"] == "passed" and f"`{c['name']}`" not in page]

@@ -154,16 +154,18 @@ def test_an_edited_number_of_a_report_of_a_scripted_player_or_of_the_planned_pow
     for name, where in NUMBERS[:3]:  # one in each of three files, which is as many faults as a check names
         raised(name, where)
     (unpacked / place_of("figures/more.svg")).write_text("<svg/>", encoding="utf-8")
-    edited(unpacked, place_of("summary.md"), "\n", "  \n")
+    edited(unpacked, place_of("summary.md"), "| ", "| better, 98.9 %, ")
     package = Unpacked(unpacked)
     looks = pages_again(package, tmp_path / "work", other_drawings=False, other_code=True)
     found = {check.name: check for check in looks}
     for name, where in NUMBERS[:3]:
         assert f"{name}, {'.'.join(where)}: " in found["claim"].found
     assert "more.svg is no figure of this evidence" in found["figures"].found
-    # What other code words otherwise is not judged, but its numbers and files are.
+    # A page that other code may have worded otherwise is left open by name; numbers and files are not.
     outcomes = [found[name].outcome for name in ("claim", "figures", "pages")]
-    assert outcomes == ["failed", "failed", "not checked"] and "summary.md, line" in found["pages"].found
+    assert outcomes == ["failed", "failed", "not checked"]
+    assert "summary.md has 98.9 where nothing follows" in found["pages"].found
+    assert found["pages"].left == (place_of("summary.md"),)
     # What was computed again is still there, and no other number of these files is another.
     for name, where in NUMBERS[3:]:
         raised(name, where)
@@ -219,6 +221,9 @@ def test_a_card_that_other_code_words_otherwise_is_not_judged(unpacked: Path, tm
     _, documents = files_again(Unpacked(unpacked), tmp_path / "work", other_code=True)
     check = documents()
     assert check.outcome == "not checked" and "README.md, line" in check.found
+    assert check.left == ("README.md",)
+    edited(unpacked, "verify.py", "import gzip", "import  gzip")
+    assert documents().outcome == "failed"  # nothing but the words of pages is left open
 
 
 def test_a_file_that_no_run_has_is_found_and_a_card_of_another_run(unpacked: Path, tmp_path: Path) -> None:

@@ -24,13 +24,17 @@ def verify(
         Path, typer.Argument(metavar="PACKAGE", help="A .tar, a .tar.gz or an unpacked folder.")
     ],
     sha256: Annotated[
-        str | None, typer.Option(metavar="HEX", help="The sha256 of the package, as its maker published it.")
+        str | None,
+        typer.Option(
+            metavar="HEX",
+            help="The sha256 of the package as its maker published it, or a file that begins with it.",
+        ),
     ] = None,
     other_code: Annotated[
         bool,
         typer.Option(
             "--other-code",
-            help="Accept a package of another version; figures drawn otherwise are not judged.",
+            help="Accept a package of another version: what it drew or worded otherwise is NOT CHECKED.",
         ),
     ] = False,
     regenerate: Annotated[
@@ -38,7 +42,10 @@ def verify(
     ] = None,
     key: Annotated[
         str | None,
-        typer.Option(metavar="WORD", help="A word of your own; it decides which batches V4 draws."),
+        typer.Option(
+            metavar="WORD",
+            help="Draw the batches of V4 by this word; by a random one, which is printed, if not given.",
+        ),
     ] = None,
     retrain: Annotated[bool, typer.Option("--retrain", help="V5: train again, the control too.")] = False,
     base: Annotated[
@@ -65,8 +72,9 @@ def verify(
         Path | None, typer.Option(metavar="PUB.pem", help="The public key that the signature has to fit.")
     ] = None,
 ) -> None:
-    """Check a package from itself alone: files, every number, every grade, consistency; exit code 0 if
-    nothing failed."""
+    """Check a package: files, every number, every grade, consistency; exit code 0 if all holds and --sha256
+    or --signature shows whose it is, 9 if it holds and nothing shows that, 10 if something was not
+    checked."""
     from assay.tools import verify as tool
 
     raise typer.Exit(tool.run(package, make_request(tool.VerifyRequest, locals()), out))

@@ -3,26 +3,41 @@ to."""
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import get_args
 
-from assay.core.console import progress, say
+from assay.core.console import complain, progress, say
 from assay.core.errors import PackageError
 from assay.core.garbage import uncollected
 from assay.core.provenance import packages
-from assay.core.storage.files import read_bytes
+from assay.core.storage.files import read_bytes, read_text
 from assay.core.storage.json import write_json
 from assay.package import verify as plain
 from assay.package.archive import check_names, unpack
-from assay.tools.judge.packing import check_judgement, holds_judgement
+from assay.tools.judge.packing import RECORD, check_judgement, holds_judgement
 from assay.tools.publish.sign import available, signature_check
-from assay.verify.checks import Check, Level, Outcome, Verification, error_said, unlooked
+from assay.tools.published import NOTHING, published_said
+from assay.verify.checks import (
+    CODES,
+    ORIGIN,
+    Check,
+    Level,
+    Outcome,
+    Verdict,
+    Verification,
+    error_said,
+    left_open,
+    unlooked,
+    verdict_of,
+)
 
 RECIPE, SHARED = "recipe.json", "shared"  # of a package of seeds: its numbers, and what all runs share
 _LEVELS: tuple[Level, ...] = ("V1", "V2", "V3")
@@ -35,17 +50,21 @@ MEANING: dict[Level, str] = {
     "V4": "play again",
     "V5": "train again",
 }
+HOLDS = "its numbers follow from its raw results"
+NO_ORIGIN = "ORIGIN NOT SHOWN"
+ANYBODY = "whoever wrote those can have written all of it"
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyRequest:
     """What somebody wants to know of a package.
 
-    `sha256` is the published one of the package; `regenerate` the batches to play again, None for none; `key`
-    what they are drawn by; `base` the folder of a pretrained base, `policy` that of a whole model that was
-    brought; `allow` what an unpacked folder may hold besides; `task_code` the checker's own copy of the
-    folder of a task that was brought along, to be run; `signature` a file of `assay publish sign` and
-    `public_key` whose it has to be, both or none.
+    `sha256` is the published one of the package, or a file that begins with it; `regenerate` the batches to
+    play again, None for none; `key` what they are drawn by, None for a word nobody can foresee; `base` the
+    folder of a pretrained base, `policy` that of a whole model that was brought; `allow` what an unpacked
+    folder may hold besides; `task_code` the checker's own copy of the folder of a task that was brought
+    along, to be run; `signature` a file of `assay publish sign` and `public_key` whose it has to be, both or
+    none.
     """
 
     sha256: str | None = None
@@ -63,7 +82,7 @@ class VerifyRequest:
 
 
 def run(package: Path, asked: VerifyRequest, out: Path | None) -> int:
-    """Print every check of a package and return the exit code: 0 if none failed, else 1.
+    """Print what came of a package, then every check, then what to compare; return the exit code of `CODES`.
 
     Args:
         package: A .tar, a .tar.gz or an unpacked folder.
@@ -87,31 +106,54 @@ def run(package: Path, asked: VerifyRequest, out: Path | None) -> int:
         for path in (asked.signature, asked.public_key):
             read_bytes(path, fix="name a file that is there and can be read")
         available()  # what was asked for and cannot be done must not read like a check that passed
+    asked = replace(asked, sha256=_published_sha256(asked.sha256))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was unpacked is removed
-    begun, found = time.monotonic(), list[Check]()
-    result = _files(package, asked)
-    for check in verified(package, result, asked):
-        say(f"{check.level}  {check.outcome:<11}  {check.name}: {check.found}")
-        found.append(check)
-    told = verification(package, result.sha256, found)
+    begun = time.monotonic()
+    complain("verify: V0 to V3 ...")  # what came of it is the first line, so none is written before the end
+    result, published = _files(package, asked), list[str]()
+    found = list(verified(package, result, asked, published))
+    told = verification(package, result.sha256, found, *published)
     if out is not None:
         write_json(out, told)
+    say(_headline(told))
+    for check in found:
+        say(f"{check.level}  {check.outcome:<11}  {check.name}: {check.found}")
     say(_summary(told, time.monotonic() - begun))
-    return 0 if told.verdict == "passed" else 1
+    return CODES[told.verdict]
 
 
-def verification(package: Path, sha256: str | None, checks: Sequence[Check]) -> Verification:
+def verification(
+    package: Path, sha256: str | None, checks: Sequence[Check], published: str = NOTHING
+) -> Verification:
     """Return what the checks of a package come to."""
-    outcomes: tuple[Outcome, ...] = ("passed", "failed", "not checked")
+    outcomes: tuple[Outcome, ...] = get_args(Outcome)
     counts = {outcome: sum(check.outcome == outcome for check in checks) for outcome in outcomes}
     return Verification(
         package=package.name,
         sha256=sha256,
-        verdict="failed" if counts["failed"] or not counts["passed"] else "passed",
+        verdict=verdict_of(checks),
+        published=published,
         counts=counts,
         checks=tuple(checks),
         packages=packages(),
     )
+
+
+def _published_sha256(given: str | None) -> str | None:
+    """Return the 64 digits that were given, or that the file begins with that was.
+
+    Raises:
+        PackageError: There are none.
+    """
+    if given is None or re.fullmatch("[0-9a-fA-F]{64}", given):
+        return given
+    text = read_text(Path(given), fix="give the 64 digits, or a file that begins with them") if given else ""
+    if (found := re.match(r"[0-9a-fA-F]{64}\b", text)) is None:
+        fix = "give those that its maker published, or of a run of yours dist/assay-package.sha256"
+        raise PackageError(
+            "64 hexadecimal digits", found=repr(given)[:80], where="assay verify --sha256", fix=fix
+        )
+    return found[0]
 
 
 def _files(package: Path, asked: VerifyRequest) -> plain.Result:
@@ -122,10 +164,12 @@ def _files(package: Path, asked: VerifyRequest) -> plain.Result:
         return plain.Result([plain.FileCheck("form", False, error_said(error))], None, {})
 
 
-def verified(package: Path, result: plain.Result, asked: VerifyRequest) -> Iterator[Check]:
+def verified(
+    package: Path, result: plain.Result, asked: VerifyRequest, published: list[str] | None = None
+) -> Iterator[Check]:
     """Yield each check as it ends: V0 as it was found, then what can be looked at once the files are those of
-    a package."""
-    words: dict[bool | None, Outcome] = {True: "passed", False: "failed", None: "not checked"}
+    a package; put into `published` what to compare with what its maker published."""
+    words: dict[bool | None, Outcome] = {True: "passed", False: "failed", None: "not asked"}
     for finding in result.findings:
         yield Check(level="V0", name=finding.name, outcome=words[finding.ok], found=finding.text)
     with tempfile.TemporaryDirectory(prefix="assay-verify-") as scratch:
@@ -143,6 +187,9 @@ def verified(package: Path, result: plain.Result, asked: VerifyRequest) -> Itera
                 else unlooked("V0", "signature", why)
             )
             yield signed
+        if sound and published is not None:
+            judged = RECORD if holds_judgement(root) and not holds_seeds(root) else None
+            published.append(published_said(root, judged=judged))
         with uncollected():
             if sound and holds_seeds(root):
                 from assay.tools.recipe.check_seeds import check_seeds
@@ -171,9 +218,11 @@ def verified(package: Path, result: plain.Result, asked: VerifyRequest) -> Itera
                     )
         shutil.rmtree(work, ignore_errors=True)
         if sound and holds_seeds(root):
-            yield _unlooked("V4", "a package of seeds holds no model: play again what one run packed")
+            why = "a package of seeds holds no model: play again what one run packed"
+            yield _unlooked("V4", why, _unasked(asked))
         elif sound and holds_judgement(root):
-            yield _unlooked("V4", "a package of a judgement holds no model: the results were made elsewhere")
+            why = "a package of a judgement holds no model: the results were made elsewhere"
+            yield _unlooked("V4", why, _unasked(asked))
         else:
             yield from _on_demand(
                 root, asked, sound and (signed is None or signed.outcome == "passed"), copied
@@ -215,7 +264,7 @@ def _on_demand(root: Path, asked: VerifyRequest, sound: bool, copied: Path | Non
         why = "not done: a served model cannot be pinned, so other answers would show nothing"
     if asked.regenerate is None or why:
         unasked = "not asked for (--regenerate N plays N batches of each file again)"
-        yield _unlooked("V4", unasked if asked.regenerate is None else str(why))
+        yield _unlooked("V4", *((unasked, "not asked") if asked.regenerate is None else (str(why),)))
     else:
         from assay.verify.rerun.regenerated import regenerated
         from assay.verify.unpacked import Unpacked
@@ -232,7 +281,7 @@ def _on_demand(root: Path, asked: VerifyRequest, sound: bool, copied: Path | Non
         yield from checks
     if not asked.retrain or why:
         unasked = "not asked for (--retrain does the training again)"
-        yield _unlooked("V5", str(why) if asked.retrain else unasked)
+        yield _unlooked("V5", *((str(why),) if asked.retrain else (unasked, "not asked")))
     else:
         from assay.pipeline.project import Project
         from assay.verify.rerun.retrained import retrained
@@ -246,29 +295,50 @@ def _is_served(root: Path) -> bool:
     return Project.open(root).params.served is not None
 
 
-def _unlooked(level: Level, why: str) -> Check:
-    return unlooked(level, MEANING[level], why)
+def _unlooked(level: Level, why: str, outcome: Outcome = "not checked") -> Check:
+    return unlooked(level, MEANING[level], why, outcome)
 
 
-def _summary(result: Verification, seconds: float) -> str:
-    counts = ", ".join(f"{n} {outcome}" for outcome, n in result.counts.items() if n)
-    if result.verdict == "failed":
-        return f"FAILED: {counts} ({seconds:.1f} s). Do not rely on this package."
-    left = [check for check in result.checks if check.outcome == "not checked"]
-    inside = [check.name for check in left if check.level not in ("V4", "V5")]
-    held = (
-        f"What was checked holds together; not checked: {', '.join(inside)}"
-        if inside
-        else "The package holds together"
-    )
-    beyond = [check for check in left if check.level in ("V4", "V5")]
-    return (
-        f"passed: {counts} ({seconds:.1f} s)."
-        f" {held}{f'; nobody looked whether {_beyond(beyond)}' if beyond else ''}."
-    )
+def _unasked(asked: VerifyRequest) -> Outcome:
+    """Return what V4 or V5 of a package without a model is: nothing that is missed, or what was asked for and
+    cannot be."""
+    return "not shown" if asked.regenerate is None and not asked.retrain else "not checked"
 
 
-def _beyond(left: Sequence[Check]) -> str:
-    levels = {check.level for check in left}
-    said = ["the model writes these completions (V4)"] if "V4" in levels else []
-    return " and ".join([*said, *(["this training took place (V5)"] if "V5" in levels else [])])
+def _headline(told: Verification) -> str:
+    """Return the first line: what was shown, and what was not."""
+    known = any((each.name, each.outcome) == (name, "passed") for each in told.checks for name in ORIGIN)
+    origin = "it is the package that was published" if known else f"{NO_ORIGIN}: {ANYBODY}"
+    if told.verdict == "failed":
+        failed = [check.name for check in told.checks if check.outcome == "failed"]
+        return f"FAILED: {', '.join(failed) or 'nothing could be looked at'}. Do not rely on this package."
+    if told.verdict == "not checked":
+        return f"NOT CHECKED: {', '.join(left_open(told.checks))}. Of the rest {HOLDS}; {origin}."
+    if told.verdict == "passed":
+        return f"PASSED: {origin}, and {HOLDS}.{_beyond(told.checks)}"
+    return f"HOLDS TOGETHER, {NO_ORIGIN}: {HOLDS}, and {ANYBODY}.{_beyond(told.checks)}"
+
+
+def _beyond(checks: Sequence[Check]) -> str:
+    """Return what nobody looked at, or nothing in such a package can show."""
+    unasked = {check.level for check in checks if check.outcome == "not asked"}
+    said = ["the model writes these completions (V4)"] if "V4" in unasked else []
+    said += ["this training took place (V5)"] if "V5" in unasked else []
+    unshown = [check.name for check in checks if check.outcome == "not shown"]
+    looked = f" Nobody looked whether {' and '.join(said)}." if said else ""
+    return f"{looked} No package of this kind can show: {', '.join(unshown)}." if unshown else looked
+
+
+def _summary(told: Verification, seconds: float) -> str:
+    """Return the last line: counts, and what a reader compares with what was published."""
+    words: dict[Verdict, str] = {
+        "passed": "PASSED",
+        "origin not shown": f"HOLDS TOGETHER, {NO_ORIGIN}",
+        "not checked": "NOT CHECKED IN FULL",
+        "failed": "FAILED",
+    }
+    counts = ", ".join(f"{n} {outcome}" for outcome, n in told.counts.items() if n)
+    ended = f"{words[told.verdict]}: {counts} ({seconds:.1f} s)."
+    if told.verdict == "failed":
+        return f"{ended} Do not rely on this package."
+    return f"{ended} Compare with what was published: package {told.sha256}, {told.published}"

@@ -16,7 +16,12 @@ from assay.core.errors import AssayError, EnvironmentFailure
 from assay.core.records import Record
 
 Level = Literal["V0", "V1", "V2", "V3", "V4", "V5"]
-Outcome = Literal["passed", "failed", "not checked"]
+# not checked: it could have been, and was not; not shown: nothing in a package of this kind can show it; not
+# asked: an option of `assay verify` would look at it.
+Outcome = Literal["passed", "failed", "not checked", "not shown", "not asked"]
+Verdict = Literal["passed", "origin not shown", "not checked", "failed"]
+CODES: dict[Verdict, int] = {"passed": 0, "failed": 1, "origin not shown": 9, "not checked": 10}
+ORIGIN = ("digest", "signature")  # of V0: either shows from whom a package is
 # What a stranger's file can make of code that was written for ours: all of it says that the file is not what
 # it should be.
 UNUSABLE = (
@@ -55,17 +60,22 @@ class Check(Record):
     name: str = Field(description="what was looked at, in a few words")
     outcome: Outcome
     found: str = Field(description="what was seen, with counts; where it failed: file, place, both values")
+    left: tuple[str, ...] = Field(
+        default=(), description="where it is not checked: the files that it left open"
+    )
 
 
 class Verification(Record):
     """verify.json: every check of one package, and what they come to."""
 
-    format: Literal["assay-verification/2"] = "assay-verification/2"
+    format: Literal["assay-verification/3"] = "assay-verification/3"
     package: str = Field(description="name of the file or folder that was checked")
     sha256: str | None = Field(description="its identity, that of its SHA256SUMS; null: unreadable")
-    verdict: Literal["passed", "failed"] = Field(
-        description="passed: nothing failed; what was not checked says so itself"
+    verdict: Verdict = Field(
+        description="passed: V0 to V3 hold, and it is the package that was published; origin not shown: they"
+        " hold, and whoever wrote the episodes can have written all of it; not checked: some was not compared"
     )
+    published: str = Field(description="what to compare with what its maker published: digests and counts")
     counts: dict[Outcome, int]
     checks: tuple[Check, ...]
     packages: dict[str, str | None] = Field(description="versions of what computed the numbers here")
@@ -78,6 +88,8 @@ class LookResult:
     said: str
     wrong: Sequence[str] = ()
     unchecked: bool = False  # nothing is wrong, and yet it cannot be called checked
+    left: Sequence[str] = ()  # the files that are not, where it is some of them
+    unshown: bool = False  # nor could it be, by anything in the package
 
 
 def looked(level: Level, name: str, look: Callable[[], LookResult]) -> Check:
@@ -94,9 +106,9 @@ def looked(level: Level, name: str, look: Callable[[], LookResult]) -> Check:
         shown = "; ".join(plain(fault) for fault in seen.wrong[:SHOWN])
         more = f"; and {len(seen.wrong) - SHOWN} more" if len(seen.wrong) > SHOWN else ""
         return Check(level=level, name=name, outcome="failed", found=f"{shown}{more}")
-    return Check(
-        level=level, name=name, outcome="not checked" if seen.unchecked else "passed", found=plain(seen.said)
-    )
+    outcome: Outcome = "not checked" if seen.unchecked or seen.left else "passed"
+    outcome = "not shown" if seen.unshown else outcome
+    return Check(level=level, name=name, outcome=outcome, found=plain(seen.said), left=tuple(seen.left))
 
 
 def error_said(error: BaseException) -> str:
@@ -121,9 +133,35 @@ def plain(text: str) -> str:
     return shown if len(line) <= MAX_CHARS else shown + "…"
 
 
-def unlooked(level: Level, name: str, why: str) -> Check:
+def unlooked(level: Level, name: str, why: str, outcome: Outcome = "not checked") -> Check:
     """Return the check that was not made."""
-    return Check(level=level, name=name, outcome="not checked", found=plain(why))
+    return Check(level=level, name=name, outcome=outcome, found=plain(why))
+
+
+def verdict_of(checks: Sequence[Check]) -> Verdict:
+    """Return what checks come to: as much as the weakest of them says.
+
+    >>> verdict_of([Check(level="V0", name="digest", outcome="passed", found="as given")])
+    'passed'
+    >>> verdict_of([Check(level="V0", name="form", outcome="passed", found="")])
+    'origin not shown'
+    """
+    outcomes = {check.outcome for check in checks}
+    if "failed" in outcomes or "passed" not in outcomes:
+        return "failed"
+    if "not checked" in outcomes:
+        return "not checked"
+    known = any((check.level, check.outcome) == ("V0", "passed") and check.name in ORIGIN for check in checks)
+    return "passed" if known else "origin not shown"
+
+
+def left_open(checks: Sequence[Check]) -> list[str]:
+    """Return what was not checked by name, numbers before what only holds together: the files of a check that
+    names some, else the check."""
+    open_ = sorted(
+        (check for check in checks if check.outcome == "not checked"), key=lambda check: check.level
+    )
+    return list(dict.fromkeys(name for check in open_ for name in (check.left or (check.name,))))
 
 
 def ids_digest(ids: Sequence[int]) -> str:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence, Set
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import assay
@@ -14,6 +17,7 @@ from assay.verify.checks import LookResult
 from assay.verify.unpacked import FIX, Unpacked
 
 SOURCE = "src/assay"
+INSTALLED, SHARE = "assay-grpo", "share/assay-grpo"  # as pyproject.toml has them
 BESIDE = ("constraints.txt", "requirements.txt", "pyproject.toml", "LICENSE")
 REMEDY = "check with the version that made the package, or with --other-code, which lets the numbers judge"
 
@@ -34,24 +38,43 @@ def code_equal(package: Unpacked, *, other_code: bool) -> LookResult:
         for name in stored & installed
         if _sha256(here / name) != _sha256(package.root / SOURCE / name)
     }
-    checkout = here.parent.parent
-    beside = [name for name in BESIDE if (checkout / name).is_file()] if (checkout / SOURCE).is_dir() else []
-    odd |= {
+    return _compared(f"{len(installed)} files of {SOURCE}", odd, [SOURCE], other_code=other_code)
+
+
+def requirements_equal(package: Unpacked, *, other_code: bool) -> LookResult:
+    """Compare what lies beside the code, by which a reader installs it, with what was installed here;
+    arguments as of `code_equal`."""
+    here = {name: place for name in BESIDE if (place := _beside(name)) is not None}
+    odd = {
         name
-        for name in beside
-        if name not in package.names or _sha256(checkout / name) != _sha256(package.root / name)
+        for name, place in here.items()
+        if name not in package.names or _sha256(place) != _sha256(package.root / name)
     }
-    compared = f"{len(installed)} files of {SOURCE}" + (f", {', '.join(beside)}" if beside else "")
+    if unseen := [name for name in BESIDE if name not in here]:
+        said = f"{', '.join(unseen)}: there is nothing here to compare them with; install assay anew"
+        return LookResult(said, [f"{name} is another here" for name in sorted(odd)], left=unseen)
+    return _compared(", ".join(BESIDE), odd, sorted(odd), other_code=other_code)
+
+
+def _beside(name: str) -> Path | None:
+    """Return where a file beside the code lies here: in a checkout, or where an installation put it."""
+    checkout = Path(assay.__file__).parent.parent.parent
+    if (checkout / SOURCE).is_dir():
+        return checkout / name if (checkout / name).is_file() else None
+    with suppress(PackageNotFoundError):
+        for each in distribution(INSTALLED).files or ():
+            if each.as_posix().endswith(f"{SHARE}/{name}"):
+                return Path(str(each.locate())).resolve()
+    return None
+
+
+def _compared(compared: str, odd: Set[str], left: Sequence[str], *, other_code: bool) -> LookResult:
     if not odd:
-        unseen = [name for name in BESIDE if name not in beside]
-        left = f"; not compared, for no checkout is here: {', '.join(unseen)}" if unseen else ""
-        return LookResult(f"{compared} are those that check here{left}")
+        return LookResult(f"{compared} are those that check here")
     told = f"{len(odd)} of {compared} differ from those that check here, first {min(odd)}"
-    return (
-        LookResult(f"{told}; accepted (--other-code)", unchecked=True)
-        if other_code
-        else LookResult("", [f"{told}. Fix: {REMEDY}"])
-    )
+    if other_code:
+        return LookResult(f"{told}; accepted (--other-code)", left=left)
+    return LookResult("", [f"{told}. Fix: {REMEDY}"])
 
 
 def _is_source(name: str) -> bool:

@@ -125,6 +125,7 @@ def settings(package: Unpacked, *, other_code: bool) -> Iterator[Check]:
     """Yield what has to hold before the rest means anything: whose code it is, and that its settings can be
     read."""
     yield looked("V3", "code", partial(code.code_equal, package, other_code=other_code))
+    yield looked("V3", "requirements", partial(code.requirements_equal, package, other_code=other_code))
     yield looked("V3", "settings", partial(settings_fit, package))
 
 
@@ -153,11 +154,11 @@ def consistent(package: Unpacked) -> Iterator[Check]:
     """Yield the checks of what must hold together."""
     for name, look in CONSISTENT:
         if package.elsewhere and look in OF_A_TRAINING:
-            yield unlooked("V3", name, "trained elsewhere: there is no log of it")
+            yield unlooked("V3", name, "trained elsewhere: there is no log of it", "not shown")
             continue
         if (instead := OF_WEIGHTS.get(name)) is not None and package.served:
             if isinstance(instead, str):
-                yield unlooked("V3", name, instead)
+                yield unlooked("V3", name, instead, "not shown")
                 continue
             look = instead
         yield looked("V3", name, partial(look, package))

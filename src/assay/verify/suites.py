@@ -212,8 +212,7 @@ def arms_apart(package: Unpacked) -> LookResult:
     said = f"items whose texts are all the same: {told}"
     if alike and not wrong:
         return LookResult(
-            f"{said}; so little was learned that a copy could not be told from what was played",
-            unchecked=True,
+            f"{said}; so little was learned that a copy could not be told from what was played", unshown=True
         )
     return LookResult(said, wrong)
 
@@ -253,7 +252,7 @@ def tokens_counted(package: Unpacked) -> LookResult:
             f"prompts and numbers of tokens: the tokenizer of {package.base.get('model')} is not in the"
             " package"
         )
-        return LookResult(f"{said}; V4 with --base DIR counts what it plays again", unchecked=True)
+        return LookResult(f"{said}; V4 with --base DIR counts what it plays again", unshown=True)
     plain, n, turns, lost, wrong = _Reader(package, package.replayed), 0, 0, 0, list[str]()
     whole = whole_of(package.told)
     other = whole is not None and (whole.other_tokenizer or whole.n_other_prompts > 0)

@@ -30,16 +30,16 @@ VERIFY: tuple[tuple[str, str], ...] = (
         (
             "From the package alone, wherever it is: every file, every number from the raw episodes, every"
             " completion graded again, and whether all of it holds together. With --regenerate 1 the model"
-            " plays again, with --retrain it is trained again:"
+            " plays again, with --retrain it is trained again. The sha256 has to be one that you trust:"
         ),
-        "./run assay verify dist/assay-package.tar",
+        "./run assay verify dist/assay-package.tar --sha256 dist/assay-package.sha256",
     ),
     (
         (
-            "With Python and nothing else, in an unpacked package: whether all files are there, as listed,"
-            " and no other:"
+            "With Python and nothing else, by the verify.py of this repository, never by that of a package:"
+            " whether all files are there, as listed, and no other:"
         ),
-        "python3 verify.py",
+        "python3 src/assay/package/verify.py dist/assay-package.tar",
     ),
 )
 

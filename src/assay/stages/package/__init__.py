@@ -116,7 +116,8 @@ def _package(project: Project) -> None:
     archive = project.root / f"dist/{NAME}.tar"
     shown = archive.relative_to(Path.cwd()) if archive.is_relative_to(Path.cwd()) else archive
     say(f"{shown}: {len(members)} files, {size / 1e6:.1f} MB, sha256 {identity}")
-    say(f"to check it: ./run assay verify {shlex.quote(str(shown))}")
+    published = shlex.quote(str(shown.with_suffix(".sha256")))
+    say(f"to check it: ./run assay verify {shlex.quote(str(shown))} --sha256 {published}")
 
 
 def members_of(project: Project, parity: Parity | None) -> Mapping[str, bytes | Path]:

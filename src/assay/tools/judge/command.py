@@ -98,7 +98,7 @@ def write_all(told: Judgement, texts: Mapping[str, str], judged: Judged, out: Pa
     for text in judged.claim.warnings:
         say(f"warning: {text}")
     say(f"report: {out / 'report.html'}")
-    say(f"package: {archive}, sha256 {identity}; to check it: assay verify {archive}")
+    say(f"package: {archive}, sha256 {identity}; to check it: assay verify {archive} --sha256 {identity}")
 
 
 def judge_files(before: Path, after: Path, asked: JudgeRequest) -> tuple[Judgement, dict[str, str], Judged]:

@@ -119,7 +119,7 @@ def check_judgement(package: Path, work: Path, *, other_code: bool = False) -> I
     Args:
         package: The folder of the package.
         work: An empty folder.
-        other_code: Whether another version of the code may check, and other drawings go unjudged.
+        other_code: Whether another version of the code may check; its own words are left open.
     """
     told: list[Judgement] = []
 
@@ -173,7 +173,8 @@ def check_judgement(package: Path, work: Path, *, other_code: bool = False) -> I
         if told[0].plan is not None:
             departed = any(PLANNED in text for text in judged.findings)
             said += f"; what was judged is {'not ' if departed else ''}what was planned"
-        return compare(package, work, made, said=said, apart_from_svg=other_code)
+        worded = (REPORT, SUMMARY, CARD, VERIFIER) if other_code else ()
+        return compare(package, work, made, said=said, pages=worded)
 
     def planned() -> LookResult:
         made = read_plan(package / PLAN)
@@ -189,9 +190,7 @@ def check_judgement(package: Path, work: Path, *, other_code: bool = False) -> I
     if told[0].plan is not None:
         yield looked("V1", "the plan, and its digest", planned)
     yield looked("V1", "the verdict, from the rows", again)
-    yield unlooked(
-        "V2", "grading", "the results were graded elsewhere, and their texts are not in the package"
-    )
-    yield unlooked(
-        "V3", "sources", f"the files that were read are not in the package; {RECORD} has their sha256"
-    )
+    why = "the results were graded elsewhere, and their texts are not in the package"
+    yield unlooked("V2", "grading", why, "not shown")
+    why = f"the files that were read are not in the package; {RECORD} has their sha256"
+    yield unlooked("V3", "sources", why, "not shown")

@@ -211,7 +211,8 @@ def send(
     there = f"{api.endpoint}/{repo_id}, commit {done.oid}"
     say(f"{len(files)} files are at {there}, with the digests they have here")
     say(f"to check it there: hf download {repo_id} --revision {done.oid} --local-dir DIR, then")
-    say(f"python DIR/verify.py DIR --allow .gitattributes --allow .cache --sha256 {checked.identity}")
+    allowed = "--allow .gitattributes --allow .cache"
+    say(f"python src/assay/package/verify.py DIR {allowed} --sha256 {checked.identity}")
 
 
 def name_some(told: list[str]) -> str:

@@ -17,7 +17,7 @@ from assay.core.records import TRAINING_LOG_COLUMNS
 from assay.core.storage.files import write_bytes
 from assay.core.storage.json import read_record, write_jsonl
 from assay.core.storage.untrusted import listing
-from assay.package.layout import ADAPTER, BASE, PARITY, SUMS
+from assay.package.layout import ADAPTER, BASE, CARD, PARITY, PROVENANCE, SUMS
 from assay.package.parity import Parity
 from assay.pipeline.live_log import Tables
 from assay.pipeline.project import Project
@@ -120,8 +120,8 @@ def files_again(
             f"{', '.join(sorted(made))} written again; every other of the {len(expected)} files is one of the"
             " run's"
         )
-        seen = compare(root, work, made, said=said)
-        return LookResult("", wrong) if wrong else _judged(seen, other_code)
+        seen = compare(root, work, made, said=said, pages=(CARD, PROVENANCE) if other_code else ())
+        return LookResult("", wrong) if wrong else seen
 
     return partial(looked, "V1", "data", data), partial(looked, "V1", "documents", documents)
 
@@ -141,7 +141,7 @@ def pages_again(
         package: What is stored.
         work: A folder that is not there yet, for the copy.
         other_drawings: Whether drawings are not judged that are not the same.
-        other_code: Whether other code made the package: what it worded otherwise is not judged, numbers are.
+        other_code: Whether other code made the package: a page that it worded otherwise is left open by name.
         graded: As of `ArmReader`.
         processes: As of `begin`.
     """
@@ -164,10 +164,12 @@ def pages_again(
             texts | {PAGE},
             said="report, summary and trajectories rendered again",
             apart_from_svg=other,
+            pages=texts | {PAGE} if other_code else (),
         )
         if other and not seen.wrong:
-            return LookResult(f"{seen.said}, but for the drawings in report.html", unchecked=True)
-        return _judged(seen, other_code)
+            left = sorted({*seen.left, PAGE})
+            return LookResult(f"{seen.said}, but for the drawings in report.html", left=left)
+        return seen
 
     def figures() -> LookResult:
         names = {name for name in listing(work) if name.startswith(FIGURES)}
@@ -188,7 +190,7 @@ def pages_again(
             f" theirs {theirs})"
         )
         return (
-            LookResult(said, unchecked=True)
+            LookResult(said, unchecked=True, left=["the figures"])
             if other_drawings
             else LookResult("", [f"{said}: {seen.wrong[0]}"])
         )
@@ -196,14 +198,6 @@ def pages_again(
     yield looked("V1", "claim", claim)
     yield looked("V1", "pages", pages)
     yield looked("V1", "figures", figures)
-
-
-def _judged(seen: LookResult, other_code: bool) -> LookResult:
-    if other_code and seen.wrong:
-        return LookResult(
-            f"worded otherwise by the code here, so nobody can tell by them: {seen.wrong[0]}", unchecked=True
-        )
-    return seen
 
 
 def _copied(package: Unpacked, work: Path, writes: tuple[str, ...]) -> Project:

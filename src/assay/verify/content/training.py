@@ -238,7 +238,7 @@ def log_whole(package: Unpacked) -> LookResult:
             f"{said}; that those at {lost} are missing because their environment lost them is the maker's"
             " word"
         )
-    return LookResult(said, wrong, unchecked=bool(lost))
+    return LookResult(said, wrong, unshown=bool(lost))
 
 
 def _odd(row: dict[str, Any], episodes: int) -> list[str]:

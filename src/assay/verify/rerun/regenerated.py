@@ -1,4 +1,4 @@
-"""V4: units of the held-out suite, drawn by what nobody can choose beforehand, are played again and compared.
+"""V4: units of the held-out suite, drawn by what nobody can foresee, are played again and compared.
 
 Forged completions that are graded rightly and counted rightly pass everything before. They do not follow from
 base, adapter and seeds, so playing their unit (`evaluation.suite.units`) again shows them. On the processor
@@ -13,12 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, Literal
 
 from assay.core.errors import ConfigError, Interrupted, RecordError
 from assay.core.records import Episode
 from assay.core.seeds import rng
-from assay.core.storage.files import read_bytes, sha256_bytes
+from assay.core.storage.files import read_bytes
 from assay.core.storage.json import loads, read_records
 from assay.dataset.external import read_training, whole_of
 from assay.dataset.suite import units
@@ -51,15 +52,15 @@ def regenerated(
     Args:
         project: The unpacked package.
         batches: So many of each file; all, where it has fewer.
-        key: What the units are drawn by. None: the digest of SHA256SUMS, which follows from all that is
-            packed. A maker could still pack again and again until the draw is convenient; a word of the
-            verifier's own cannot be foreseen.
+        key: What the units are drawn by. None: a word made at random, which each check names, so that the
+            same are drawn again by it. Nothing in the package may decide: its maker could pack again and
+            again until the draw is convenient.
         base: Folder of a pretrained base, which a package does not hold.
         policy: Folder of a whole model that was trained elsewhere, which a package does not hold either.
     """
     checks: list[Check] = []
     try:
-        chosen = key or sha256_bytes(read_bytes(project.root / "SHA256SUMS", fix=FIX))
+        chosen = key or token_hex(8)
         if (no_device := without_device(project, "V4")) is not None:
             return [no_device]
         folder, check = base_of(project, base, "V4")
@@ -205,7 +206,7 @@ def _played(
     for index in drawn:
         found.add(project, policy, *pairs[index], greedy)
     which = f"unit{'s' if len(drawn) > 1 else ''} {', '.join(str(i + 1) for i in drawn)} of {len(parts)}"
-    return told(*found.told(which, f"{label}.jsonl", project.root))
+    return told(*found.told(f"{which}, drawn by --key {key}", f"{label}.jsonl", project.root))
 
 
 class _PlayedAgain:
