@@ -7,6 +7,7 @@ import json
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,12 +18,16 @@ from assay.core.errors import AssayError
 from assay.core.records import Episode
 from assay.core.storage.json import read_record, read_records, write_jsonl
 from assay.dataset.suite import Play
+from assay.evaluation.doubts import find_disagreement
 from assay.evaluation.replay import play_baseline
 from assay.evidence.claim.claim import Claim
 from assay.pipeline.inputs import task_with
 from assay.tasks.protocol import Task
+from assay.tasks.wrappings import cut_off
+from assay.tools.grade import command
 from assay.tools.grade.command import Grade
-from assay.tools.tasks_file import items_of, open_project, suite_from
+from assay.tools.grade.completions import read_row
+from assay.tools.tasks_file import items_of, open_project, read_cut, suite_from
 from assay.verify.compared import difference
 from tests.house import ROOT
 from tests.tools.judged_files import as_csv, as_jsonl, as_parquet
@@ -204,10 +209,6 @@ SPOILT: dict[str, tuple[Callable[[Rows], Any], tuple[str, ...]]] = {
         lambda r: r[1].update(completions=[r[1].pop("completion"), "more"]),
         ("1 transcript of 6 going on too long", "2 completions"),
     ),
-    "tools": (
-        lambda r: r[1].update(messages=[{"role": "assistant", "content": None, "tool_calls": [{}]}]),
-        ("calls of tools",),
-    ),
 }
 
 
@@ -251,3 +252,138 @@ def test_so_many_items_as_evaluate_chose_can_be_graded(project: Path) -> None:
     assert "944 episodes missing" in refused(HELDOUT, "few_episodes.jsonl")
     assert len(grade(HELDOUT, "few_episodes.jsonl", "--items", "40")[0]) == 80
     assert graded_alike(Path("few_episodes.jsonl").read_bytes())
+
+
+RECORD: dict[str, Any] = {
+    "prompt": "Which?",
+    "schema": {"type": "object"},
+    "gold": {"item": "lamp", "to": "Oslo"},
+}
+LAMP = '{"item": "lamp", "to": "Oslo"}'
+
+
+def records(n: int, record: dict[str, Any]) -> Path:
+    """Write a tasks file of so many records."""
+    rows = [{**record, "id": f"r{k}", "prompt": f"{record['prompt']} Number {k}."} for k in range(n)]
+    return as_jsonl(Path("data/structured/mine.jsonl"), rows)
+
+
+def told_of(
+    tasks: Path, rows: Rows, monkeypatch: pytest.MonkeyPatch, **asked: str
+) -> tuple[list[str], Grade]:
+    """Grade, and return what was said and written."""
+    said: list[str] = []
+    monkeypatch.setattr(command, "say", said.append)
+    request = command.GradeRequest(task="structured", out=Path("out"), **asked)
+    command.run(Path.cwd(), tasks, as_jsonl(Path("mine.jsonl"), rows), request)
+    return said, read_record(Path("out/grade.json"), Grade, fix="")
+
+
+def test_right_answers_in_a_wrapping_are_counted_and_the_fix_that_is_printed_grades_them(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    around = [
+        "{}",
+        "<think>\nOslo?\n</think>\n\n{}",
+        "Oslo?</think>{}",
+        "```json\n{}\n```",
+        "Sure: {}\nFine?",
+    ]
+    texts = [text.replace("{}", LAMP) for text in (*around, "<think>I wonder", "<think>x</think>Rome")]
+    rows = [
+        {"item": f"r{k}", "draw": d, "completion": text} for k in range(4) for d, text in enumerate(texts)
+    ]
+    said, bare = told_of(records(4, RECORD), rows, monkeypatch)
+    assert said[0].startswith("WARNING: 4 of 28 completions are empty; 4 of them are reasoning without an")
+    assert said[1].startswith("WARNING: 16 episodes without success are right inside think, fence, prose")
+    line = "28 completions: 4 empty (4 reasoning only), unknown how many truncated; 16 episodes right but"
+    assert any(each.startswith(line) for each in said)
+    option, names = said[1].partition("Fix: ")[2].partition(";")[0].split()
+    assert bare.success_rate.value == pytest.approx(4 / 28) and option == "--cut"
+    _, cut = told_of(records(4, RECORD), rows, monkeypatch, cut=names)
+    assert cut.success_rate.value == pytest.approx(20 / 28) and cut.written.right_but_wrapped == 0
+    assert cut.written.cut == ("think", "fence", "prose") and cut.suite_digest != bare.suite_digest
+    stored = read_records(Path("out/episodes.jsonl"), Episode, fix="")
+    assert {turn.completion for each in stored for turn in each.turns} == set(texts)
+
+
+def test_a_wrapping_that_is_none_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(
+        AssayError, match=r"(?s)none, or some of channels, think.*found 'thnk'.*--cut think,fence"
+    ):
+        read_cut("think,thnk")
+
+
+CALLED = [{"id": "1", "type": "function", "function": {"name": "send", "arguments": '{"item": "lamp"}'}}]
+PARTS = [
+    {"type": "thinking", "thinking": "?"},
+    {"type": "tool_use", "name": "send", "input": {"item": "lamp"}},
+]
+THOUGHT = {"role": "assistant", "content": None, "reasoning_content": "send it"}
+SENDS = '{"name": "send", "arguments": {"item": "lamp"}}'
+MESSAGES: dict[str, dict[str, Any]] = {
+    "messages": {"messages": [{"role": "assistant", "content": None, "tool_calls": CALLED}]},
+    "a message": {"completion": {"role": "assistant", "content": None, "tool_calls": CALLED}},
+    "a row": {"completion": None, "tool_calls": CALLED},
+    "older": {"completion": [{"role": "assistant", "content": "", "function_call": CALLED[0]["function"]}]},
+    "words before": {"messages": [{"role": "assistant", "content": "I will.", "tool_calls": CALLED}]},
+    "parts": {"messages": [{"role": "assistant", "content": PARTS}]},
+    "thought": {"messages": [THOUGHT]},
+    "thought in a row": {"completion": None, "reasoning": "send it"},
+}
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_a_message_without_content_is_the_call_or_the_thought_that_it_holds(name: str) -> None:
+    answered = read_row("mine.jsonl, line 1", {"item": "r1", **MESSAGES[name]})[1]
+    thought = name.startswith("thought")
+    assert cut_off(answered.completions[0], ["tool_call"]) == ("" if thought else SENDS)
+    assert answered.hidden == thought
+    with pytest.raises(AssayError, match="expected a text as completion, found none"):
+        read_row("mine.jsonl, line 1", {"item": "r1", "messages": [{"role": "assistant", "content": None}]})
+
+
+def test_a_gold_that_nobody_can_meet_is_said_with_what_leaves_it_out(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks = records(24, {**RECORD, "gold": {"item": "lamp", "to": "Oslo", "domain": ""}})
+    answer = '{"item": "lamp", "to": "Oslo", "domain": "trade"}'
+    rows = [{"item": f"r{k}", "completion": answer} for k in range(24)]
+    said, told = told_of(tasks, rows, monkeypatch)
+    (line,) = [line for line in said if "gold.domain" in line]
+    assert "says nothing in all 24 records" in line and "24 of 24 episodes fail by that alone" in line
+    assert told.success_rate.value == 0.0
+    fix, preset = (
+        line.partition("Fix: task.")[2].partition(" in the preset")[0],
+        Path("configs/task/structured.yaml"),
+    )
+    preset.write_text(preset.read_text().replace("grade: null", fix))
+    said, told = told_of(tasks, rows, monkeypatch)
+    assert told.success_rate.value == 1.0 and not any("gold.domain" in line for line in said)
+
+
+REWARDS: dict[str, tuple[list[tuple[float, bool]], tuple[int, int]]] = {
+    # (reward, success) of each episode; failures that are paid, successes that are not
+    "agree": ([(1.0, True)] * 5 + [(0.0, False)] * 5, (0, 0)),
+    "one in twenty": ([(1.0, True)] * 10 + [(0.0, False)] * 9 + [(1.0, False)], (0, 0)),
+    "graded": ([(0.9 + k / 100, True) for k in range(5)] + [(k / 10, False) for k in range(5)], (0, 0)),
+    "paid alike": ([(1.0, True)] * 6 + [(1.0, False)] * 3 + [(0.0, False)] * 3, (3, 0)),
+    "nothing succeeds": ([(1.0, False)] * 5 + [(0.0, False)] * 5, (5, 0)),
+    "nothing succeeds or pays": ([(0.2, False)] * 10, (0, 0)),
+    "success unpaid": ([(1.0, True)] * 3 + [(0.0, True)] * 2 + [(0.0, False)] * 5, (0, 2)),
+    "upside down": ([(0.0, True)] * 5 + [(1.0, False)] * 5, (5, 5)),
+}
+
+
+@pytest.mark.parametrize("name", REWARDS)
+def test_a_reward_that_says_something_else_than_success_is_said(name: str) -> None:
+    pairs, odd = REWARDS[name]
+    task: Any = SimpleNamespace(reward_range=(0.0, 1.0))
+    episodes: Any = [
+        SimpleNamespace(item_id=f"r{k}", draw=0, reward=reward, success=success)
+        for k, (reward, success) in enumerate(pairs)
+    ]
+    said = find_disagreement(task, episodes)
+    assert bool(said) == (odd != (0, 0))
+    for line in said:
+        assert f"{odd[0]} failures are paid as successes are, {odd[1]} successes no better" in line

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.naming import make_request
+from assay.cli.naming import CUT, make_request
 
 
 def replay(
@@ -64,6 +64,7 @@ def grade(
     surface: Annotated[
         str | None, typer.Option(help="compact or json: how the environment spoke; as in the settings.")
     ] = None,
+    cut: CUT = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder to write.")] = Path("graded"),
 ) -> None:
     """Grade completions that you have by a task's own grader: episodes that judge takes."""

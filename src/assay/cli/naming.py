@@ -6,12 +6,22 @@ from collections.abc import Mapping
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
+
+import typer
 
 from assay.core.config.places import located
 from assay.core.console import name_places
 
 R = TypeVar("R")
+# What a task cuts off completions, in the place of what its settings say.
+CUT = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME,...",
+        help="Cut off before grading, in your order: channels, think, answer, tool_call, fence, prose; none.",
+    ),
+]
 
 
 def make_request(kind: type[R], given: Mapping[str, Any]) -> R:

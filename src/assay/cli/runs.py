@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.naming import make_request, name_settings_of
+from assay.cli.naming import CUT, make_request, name_settings_of
 
 
 def doctor(
@@ -162,6 +162,7 @@ def evaluate(
     blocklist: Annotated[
         Path | None, typer.Option(help="Blocklist to use instead of the task's, one term a line.")
     ] = None,
+    cut: CUT = None,
     out: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Folder for the results; in .scratch/evaluate/ if not given."),

@@ -23,6 +23,7 @@ from assay.evaluation.alarms import alarm_said, alarms, cuts_said
 from assay.evaluation.measures import is_rate
 from assay.evaluation.phases import Latency, Stopwatch, latency
 from assay.evaluation.trajectory import open_item
+from assay.evaluation.written import Written, count_written, find_written_cautions, said_of_written
 from assay.evidence.formatting import interval_text
 from assay.pipeline import inputs
 from assay.pipeline.inputs import MAX_BLOCKLIST_BYTES, blocklist_of, code_of, task_with
@@ -53,6 +54,7 @@ class EvaluationRequest:
     batch_size: int | None = None
     surface: str | None = None
     blocklist: Path | None = None
+    cut: str | None = None
     out: Path | None = None
 
 
@@ -64,6 +66,7 @@ class Evaluation(Record):
     policy_folder: str
     temperature: float = Field(description="0 is greedy")
     max_new_tokens: int
+    written: Written
     report: Report
     best_of: BestOf
 
@@ -87,7 +90,7 @@ def prepare(root: Path, asked: EvaluationRequest) -> Prepared:
         ConfigError: Settings that cannot be.
         DataError: A tasks file that cannot be played.
     """
-    project = open_project(root, asked.task, asked.surface, asked.blocklist)
+    project = open_project(root, asked.task, asked.surface, asked.blocklist, asked.cut)
     draws, k = draws_of(project, asked)
     decoding = decoding_of(project, asked)
     if asked.blocklist is None:
@@ -135,29 +138,48 @@ def report_of(ready: Prepared, episodes: Sequence[Episode], policy_digest: str) 
 
 
 def evaluation_of(
-    ready: Prepared, tasks: Path, name: str, report: Report, episodes: Sequence[Episode]
+    ready: Prepared, tasks: Path, name: str, report: Report, episodes: Sequence[Episode], *, hidden: int = 0
 ) -> Evaluation:
-    """Return what report.json holds; `name` says who played."""
+    """Return what report.json holds; `name` says who played, `hidden` is that of `count_written`."""
+    params = ready.project.params
+    written = count_written(
+        ready.task,
+        ready.suite.plays(),
+        episodes,
+        params.task.cut,
+        hidden=hidden,
+        retries=params.health.retries,
+    )
     return Evaluation(
         tasks_file=str(tasks),
         tasks_sha256=ready.tasks_sha256,
         policy_folder=name,
         temperature=ready.decoding.temperature,
         max_new_tokens=ready.decoding.max_new_tokens,
+        written=written,
         report=report,
         best_of=best_of_items(episodes, ready.best_of, ready.suite.digest),
     )
 
 
 def conclude(
-    out: Path, ready: Prepared, evaluation: Evaluation, episodes: Sequence[Episode], took: Latency | None
+    out: Path,
+    ready: Prepared,
+    evaluation: Evaluation,
+    episodes: Sequence[Episode],
+    took: Latency | None,
+    *,
+    billed: int | None = None,
 ) -> None:
-    """Write and say what was found; `took` is None where nothing was played now."""
+    """Write and say what was found; `took` is None where nothing was played now, `billed` what a server
+    counted."""
     digest_of = evaluation.report.policy_digest
     write_jsonl(out / "episodes.jsonl", [each.model_copy(update={"policy": digest_of}) for each in episodes])
     write_json(out / "report.json", evaluation)
     if took is not None:
         write_json(out / "clock.json", took)
+    for caution in find_written_cautions(evaluation.written, billed, f" --out {out}"):
+        say(f"WARNING: {caution}")
     for line in table(evaluation, ready.task, took):
         say(line)
     for alarm in alarms(ready.task, episodes):
@@ -255,6 +277,7 @@ def table(evaluation: Evaluation, task: Task, took: Latency | None) -> list[str]
     lines += [
         f"{name:{width}}  {interval_text(found, rate=rate)}  n = {found.n}" for name, found, rate in rows
     ]
+    lines.append(said_of_written(evaluation.written))
     if took is None:
         return lines
     speed = "" if took.tokens_per_second is None else f", {took.tokens_per_second:.0f} tokens a second"

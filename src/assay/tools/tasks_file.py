@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.audit.audit import audit, refuse_unusable
+from assay.core.config.tasks import Wrapping
 from assay.core.console import complain
 from assay.core.counting import counted
 from assay.core.errors import ConfigError, DataError
@@ -20,13 +21,18 @@ from assay.pipeline.note_openings import note_opening
 from assay.pipeline.project import Project
 from assay.tasks.catalogue import task_of_own_records
 from assay.tasks.protocol import Item, Task
+from assay.tasks.wrappings import EVERY
 from assay.tools.own_data.audit import project_for
 
 SPLITS: tuple[Split, ...] = ("train", "validation", "heldout")
 
 
 def open_project(
-    root: Path, task: str | None, surface: str | None = None, blocklist: Path | None = None
+    root: Path,
+    task: str | None,
+    surface: str | None = None,
+    blocklist: Path | None = None,
+    cut: str | None = None,
 ) -> Project:
     """Return the project with the settings of a task; of params.yaml if none is named.
 
@@ -46,7 +52,26 @@ def open_project(
             fix = f"leave it out, or --task {task_of_own_records()}"
             raise ConfigError("a task with a blocklist", found=params.task.name, where="--blocklist", fix=fix)
         changes["task"] = params.task.model_copy(update={"blocklist": str(blocklist)})
+    if cut is not None:
+        task_now = changes.get("task", params.task)
+        changes["task"] = task_now.model_copy(update={"cut": read_cut(cut)})
     return Project(root, params.model_copy(update=changes))
+
+
+def read_cut(text: str) -> list[Wrapping]:
+    """Return wrappings that somebody names, in their order; `none` is nothing.
+
+    >>> read_cut("think, fence"), read_cut("none")
+    (['think', 'fence'], [])
+
+    Raises:
+        ConfigError: There is no such wrapping.
+    """
+    names = [] if text.strip() == "none" else [name.strip() for name in text.split(",")]
+    if odd := [name for name in names if name not in EVERY]:
+        expected = f"none, or some of {', '.join(EVERY)}"
+        raise ConfigError(expected, found=repr(odd[0]), where="--cut", fix="--cut think,fence")
+    return [name for each in names for name in EVERY if name == each]
 
 
 def items_of(project: Project, task: Task, path: Path) -> tuple[list[Item], str]:

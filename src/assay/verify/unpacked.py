@@ -109,7 +109,7 @@ class Unpacked:
             plays = {(play.item.id, play.draw): play for play in suite.plays()}
             for episode in episodes:
                 if (play := plays.get((episode.item_id, episode.draw))) is not None:
-                    recorded.add(play.item.hidden, play.world_seed, episode)
+                    recorded.add(play.item.hidden, play.world_seed, episode, project.params.task.cut)
 
     @cached_property
     def task(self) -> Task:

@@ -18,6 +18,8 @@ Surface = Literal["compact", "json"]
 CompletionLimits = Annotated[
     dict[Surface, Positive], Field(min_length=2, examples=[{"compact": 24, "json": 160}])
 ]
+# What may stand around an answer; `assay/tasks/wrappings.py` says what each is.
+Wrapping = Literal["channels", "think", "answer", "tool_call", "fence", "prose"]
 FOLDER = Path(__file__).resolve().parents[2] / "tasks/settings"
 
 
@@ -35,6 +37,13 @@ class TaskSettings(Settings):
     name: str
     code: str = Field(description="folder of what asks and grades; a change of it plays and trains again")
     max_new_tokens: CompletionLimits
+    # Left out where it is empty, so that digests of settings are those of the time before there was one.
+    cut: list[Wrapping] = Field(
+        default=[],
+        exclude_if=lambda value: not value,
+        description="what is cut off a completion before it is graded, in this order; [] for nothing",
+        examples=[["think", "fence"]],
+    )
 
     @property
     def teaches(self) -> bool:

@@ -107,6 +107,13 @@ def cooler_said(params: Params) -> list[str]:
     return [f"Measured at temperature {measured:g}{f', trained at {trained:g}' if here else ''}."]
 
 
+def cut_said(params: Params) -> list[str]:
+    """Return what was cut off completions before anybody graded them, if anything."""
+    return [f"Cut off each completion before it was graded: {', '.join(params.task.cut)}."] * bool(
+        params.task.cut
+    )
+
+
 def _value(values: Any, dotted: str) -> Any:
     for name in dotted.split("."):
         values = values.get(name) if isinstance(values, Mapping) else None

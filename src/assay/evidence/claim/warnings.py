@@ -22,7 +22,7 @@ from assay.statistics.report import Report
 from assay.tasks.rivals import GREEDY
 
 MOSTLY = 0.5  # of the steps of a training
-OFTEN_CUT = 0.1  # of the completions of an arm
+OFTEN_CUT = 0.1  # of the completions of an arm, cut off or empty
 MORE_TOKENS = 1.5  # times those of the base
 SHARPENED = 0.5  # of a gain that greedy decoding brings without training
 
@@ -115,6 +115,20 @@ def cut_off_said(before: Report, after: Report) -> str | None:
         return None
     arms = " and ".join(f"{100 * share:.1f} % of completions {name}" for share, name in shares)
     return f"{arms} were cut off at task.max_new_tokens."
+
+
+def empty_said(before: Iterable[Episode], after: Iterable[Episode]) -> str | None:
+    """Return how many completions are empty, if a tenth or more are in either arm: a server may have kept
+    what was answered."""
+    said = []
+    for episodes, name in ((before, "before"), (after, "after")):
+        turns = [turn for episode in episodes for turn in episode.turns]
+        empty = sum(not turn.completion.strip() for turn in turns)
+        if empty and empty >= OFTEN_CUT * len(turns):
+            said.append(f"{empty} of {counted(len(turns), 'completions')} {name}")
+    if not said:
+        return None
+    return f"{' and '.join(said)} are empty: success there says nothing of what was thought."
 
 
 def more_tokens_said(found: Comparison) -> str | None:

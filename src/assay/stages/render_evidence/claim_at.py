@@ -22,6 +22,7 @@ from assay.evidence.claim.openings import level_of
 from assay.evidence.claim.plan import ClaimPlan
 from assay.evidence.claim.warnings import (
     cut_off_said,
+    empty_said,
     no_gold_said,
     no_spread_said,
     other_machines_said,
@@ -268,5 +269,9 @@ def _cautions(task: Task, trained: Training, log: pd.DataFrame | None, before: A
             other_machines_said(trained.other_machines),
             no_spread_said(column(log, "reward_std")),
         ]
-    found += [cut_off_said(before[0], after[0]), no_gold_said([*before[1], *after[1]], task.flags)]
+    found += [
+        cut_off_said(before[0], after[0]),
+        empty_said(before[1], after[1]),
+        no_gold_said([*before[1], *after[1]], task.flags),
+    ]
     return [said for said in found if said is not None]

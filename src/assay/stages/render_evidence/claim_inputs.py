@@ -20,7 +20,7 @@ from assay.dataset.suite import Suite
 from assay.evidence.claim.claim import UNREAD, Claim
 from assay.evidence.claim.openings import Openings, opening_obstacles, opening_warnings, openings_of
 from assay.evidence.claim.plan import ClaimPlan, plan_of
-from assay.evidence.claim.relaxed import cooler_said, relaxed_said
+from assay.evidence.claim.relaxed import cooler_said, cut_said, relaxed_said
 from assay.evidence.claim.served import served_said
 from assay.evidence.claim.warnings import (
     answer_for,
@@ -148,7 +148,8 @@ def claim_inputs(reader: ArmReader, plan: ClaimPlan, trained: Training, arms: Ar
     blockers, notes = [*blockers, *bars], [*notes, *warned]
     facts = read_record(project.results("control.json"), ControlFacts, fix=f"./run dvc repro {CONTROL_STAGE}")
     arm, bars, warned = _random_arm(reader, facts, trained)
-    notes = [*notes, *relaxed_said(project.params), *cooler_said(project.params), *warned]
+    params = project.params
+    notes = [*notes, *relaxed_said(params), *cooler_said(params), *cut_said(params), *warned]
     return ClaimInputs([*blockers, *bars], notes, planned, again, arm, facts.health, opened)
 
 

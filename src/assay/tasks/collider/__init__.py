@@ -28,7 +28,8 @@ def build(
 ) -> Collider:
     """Return the task that the settings describe; it has no blocklist."""
     weight = settings.shaping if shaping else 0.0
-    return Collider(ColliderSettings(generation.surface, settings.max_turns, weight, settings.gamma))
+    cut = tuple(settings.cut)
+    return Collider(ColliderSettings(generation.surface, settings.max_turns, weight, settings.gamma, cut))
 
 
 def shipped_data() -> dict[str, str]:

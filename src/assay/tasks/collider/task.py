@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from assay.core.config.tasks import Wrapping
 from assay.core.errors import ConfigError, TaskError
 from assay.tasks.collider import baselines, illustrations, lessons, prompts, rewards
 from assay.tasks.collider.baselines import ATTACKS, Attack
@@ -36,16 +37,18 @@ from assay.tasks.protocol import (
     already_ended,
     not_ended,
 )
+from assay.tasks.wrappings import cut_off
 
 
 @dataclass(frozen=True, slots=True)
 class ColliderSettings:
-    """The fields of configs/task/collider.yaml; nothing has a default."""
+    """The fields of configs/task/collider.yaml; nothing has a default but `cut`, which came later."""
 
     surface: prompts.Surface
     max_turns: int
     shaping: float
     gamma: float
+    cut: tuple[Wrapping, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse impossible settings; ConfigError names the field."""
@@ -140,7 +143,7 @@ class Collider:
         """Play one completion; a bad one costs its turn and the format part, and never raises."""
         if state.ending is not None:
             raise already_ended(state.ending, "Collider.step")
-        parsed = self.parse(completion, state)
+        parsed = self.parse(cut_off(completion, self.settings.cut), state)
         after = apply(state, parsed.action, parsed.reason)
         parts = {"terminal": rewards.terminal_reward(after)}
         if self.settings.shaping != 0.0:

@@ -11,10 +11,12 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from assay.core.config.tasks import Wrapping
 from assay.core.installed import Required
 from assay.core.records import Episode, Record
 from assay.core.storage.json import digest
 from assay.tasks.own.calls import Ask, Call, Failed, Reply, Runner, messages_of
+from assay.tasks.wrappings import cut_off
 
 EXTRACTED = "nothing to extract"  # of a completion, which the comparison says again by itself
 _GOES_ON = ({"role": "user", "content": ""},)
@@ -109,15 +111,16 @@ class Recorded:
                 told = line.reply
                 self._replies[line.key] = Reply(tuple(told.messages), told.parts, told.success, told.failure)
 
-    def add(self, row: Mapping[str, Any], seed: int, episode: Episode) -> None:
+    def add(self, row: Mapping[str, Any], seed: int, episode: Episode, cut: Sequence[Wrapping] = ()) -> None:
         """Learn what an episode says that its completions led to; what was learned first stays.
 
         Args:
             row: Its record.
             seed: Of its world.
             episode: As it is stored.
+            cut: What the task cuts off before its code is told a completion.
         """
-        completions = tuple(turn.completion for turn in episode.turns)
+        completions = tuple(cut_off(turn.completion, cut) for turn in episode.turns)
         for place, turn in enumerate(episode.turns, start=1):
             last = place == len(episode.turns)
             told = [] if turn.observation is None else [{"role": "user", "content": turn.observation}]

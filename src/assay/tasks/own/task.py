@@ -32,6 +32,7 @@ from assay.tasks.protocol import (
 )
 from assay.tasks.settings.own import OF_TEXT
 from assay.tasks.settings.own import OwnTask as OwnSettings
+from assay.tasks.wrappings import cut_off
 
 ROUNDING = 1e-9  # parts are summed in another order where they were stored
 SILENT, GOLD = "silent", "gold"  # players every task has: one says nothing, one what is right
@@ -198,11 +199,12 @@ class OwnTask:
         Raises:
             TaskError: The task's code failed on a completion, the first of which it names.
         """
-        after = [_said(state, text) for state, text in zip(states, completions, strict=True)]
+        texts = [cut_off(text, self.settings.cut) for text in completions]
+        after = [_said(state, text) for state, text in zip(states, texts, strict=True)]
         replies = self._told(after)
         return [
             reply if isinstance(reply, EnvironmentFailure) else self._step(state, text, reply)
-            for state, text, reply in zip(after, completions, replies, strict=True)
+            for state, text, reply in zip(after, texts, replies, strict=True)
         ]
 
     def _step(self, state: OwnState, completion: str, reply: Reply) -> Step:

@@ -20,6 +20,8 @@ from assay.core.storage.untrusted import sha256_capped
 from assay.dataset.suite import rules_of
 from assay.evaluation.alarms import alarm_said, alarms
 from assay.evaluation.clusters import cluster_sums
+from assay.evaluation.doubts import find_disagreement, find_empty_golds
+from assay.evaluation.written import Written, count_written, find_written_cautions, said_of_written
 from assay.evidence.formatting import interval_text
 from assay.pipeline.inputs import blocklist_of, code_of, task_with
 from assay.statistics.intervals import mean_interval, rate_interval
@@ -45,6 +47,7 @@ class GradeRequest:
     items: int | None = None
     seed: int | None = None
     surface: str | None = None
+    cut: str | None = None
     out: Path = Path("graded")
 
 
@@ -70,6 +73,7 @@ class Grade(Record):
     unknown: tuple[str, ...] = Field(
         description="what the episodes cannot say, though their form has a place"
     )
+    written: Written
     success_rate: Interval
     mean_reward: Interval
 
@@ -85,7 +89,7 @@ def run(root: Path, tasks: Path, completions: Path, asked: GradeRequest) -> None
         raise ConfigError("a folder to write in", found="a file", where=f"--out {asked.out}", fix=fix)
     form, answers = numbered(rows_in(completions), str(completions))
     model = one_model(answers, asked.model, str(completions))
-    project = open_project(root, asked.task, asked.surface)
+    project = open_project(root, asked.task, asked.surface, cut=asked.cut)
     terms = blocklist_of(project)
     task = task_with(project, terms)
     items, sha256 = items_of(project, task, tasks)
@@ -102,6 +106,15 @@ def run(root: Path, tasks: Path, completions: Path, asked: GradeRequest) -> None
         episodes, other = play_texts(task, plays, texts, project.params.health.retries, advance)
     note_asked(project, suite, policy, policy)  # before anybody is told a score
     episodes = [each.model_copy(update={"policy": model}) for each in episodes]
+    written = count_written(
+        task,
+        plays,
+        episodes,
+        project.params.task.cut,
+        hidden=sum(each.hidden for each in texts),
+        knows_truncated=all(each.truncated is not None for each in texts),
+        retries=project.params.health.retries,
+    )
     clusters, luck = [each.cluster for each in episodes], rng("grade", suite.digest)
     found = Grade(
         tasks_file=str(tasks),
@@ -116,12 +129,14 @@ def run(root: Path, tasks: Path, completions: Path, asked: GradeRequest) -> None
         draws=draws,
         prompts_other=other if any(each.opening is not None for each in texts) else None,
         unknown=_unknown(texts, model),
+        written=written,
         success_rate=rate_interval(cluster_sums([float(each.success) for each in episodes], clusters)),
         mean_reward=mean_interval(cluster_sums([each.reward for each in episodes], clusters), luck),
     )
     write_jsonl(asked.out / EPISODES, episodes)
     write_json(asked.out / "grade.json", found)
-    _tell(found, episodes, asked.out)
+    doubts = (*find_empty_golds(task, plays, episodes), *find_disagreement(task, episodes))
+    _tell(found, episodes, doubts, asked.out)
     for alarm in alarms(task, episodes):
         complain(alarm_said(alarm, "episodes"))
 
@@ -149,7 +164,9 @@ def _unknown(texts: Sequence[Answered], model: str | None) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _tell(found: Grade, episodes: Sequence[Episode], out: Path) -> None:
+def _tell(found: Grade, episodes: Sequence[Episode], doubts: Sequence[str], out: Path) -> None:
+    for caution in (*find_written_cautions(found.written), *doubts):
+        say(f"WARNING: {caution}")
     what = f"{counted(found.items, 'items')}, {counted(found.draws, 'draws')}"
     say(f"{found.completions_file} on {found.tasks_file}: {what}, model {found.model or 'not said'}")
     for name, value, rate in (
@@ -157,6 +174,7 @@ def _tell(found: Grade, episodes: Sequence[Episode], out: Path) -> None:
         ("mean_reward", found.mean_reward, False),
     ):
         say(f"{name:12}  {interval_text(value, rate=rate)}  n = {value.n}")
+    say(said_of_written(found.written))
     if found.prompts_other:
         n = counted(found.prompts_other, "transcripts")
         complain(

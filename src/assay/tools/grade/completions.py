@@ -11,6 +11,7 @@ from assay.core.errors import DataError
 from assay.core.records import Episode, ValidationEpisode
 from assay.core.storage.json import dumps
 from assay.tasks.protocol import Item
+from assay.tasks.wrappings import text_of_message
 from assay.tools.judge.forms import ITEM
 from assay.tools.judge.lines import Row, refuse
 from assay.tools.judge.sources import text_of, truth_of, whole_of
@@ -43,6 +44,7 @@ class Answered:
     seed: int | None = None
     chars_cut: int = 0
     model: str | None = None
+    hidden: int = 0  # completions without a text behind which there is reasoning
 
 
 def read_row(where: str, row: Row) -> tuple[Form, Answered]:
@@ -65,9 +67,12 @@ def read_row(where: str, row: Row) -> tuple[Form, Answered]:
     value = row[name]
     if isinstance(value, str) and name != "completion":
         value = _list_in(value, where, name)
+    if name == "completion" and (isinstance(value, Mapping) or (value is None and _speaks(row))):
+        value = [{**(row if value is None else value), "role": "assistant"}]
     spoken = isinstance(value, list) and (name == "messages" or any(isinstance(e, dict) for e in value))
+    hidden = 0
     if spoken:
-        opening, texts, told = _transcript(value, where)
+        opening, texts, told, hidden = _transcript(value, where)
     elif name == "completions":
         if not isinstance(value, list):
             raise refuse("a list of texts as completions", repr(value), where, FIX)
@@ -94,6 +99,7 @@ def read_row(where: str, row: Row) -> tuple[Form, Answered]:
         (tokens,) if alone and tokens is not None else None,
         (cut,) if alone and cut is not None else None,
         model=None if row.get("model") is None else text_of(row["model"]),
+        hidden=hidden,
     )
 
 
@@ -175,8 +181,10 @@ def _list_in(text: str, where: str, name: str) -> Any:
     return found
 
 
-def _transcript(messages: Sequence[Any], where: str) -> tuple[str | None, list[str], list[str | None]]:
-    """Return what was asked, what the model wrote turn by turn, and what it was told after each."""
+def _transcript(messages: Sequence[Any], where: str) -> tuple[str | None, list[str], list[str | None], int]:
+    """Return what was asked, what the model wrote turn by turn, what it was told after each, and how many
+    turns are reasoning without an answer."""
+    hidden = 0
     before: list[str] = []
     texts: list[str] = []
     told: list[list[str]] = []
@@ -187,14 +195,44 @@ def _transcript(messages: Sequence[Any], where: str) -> tuple[str | None, list[s
         if each["role"] != "assistant":
             (told[-1] if told else before).append(_content(each.get("content"), at))
             continue
-        if each.get("tool_calls") and not each.get("content"):
-            raise refuse("a completion as text", "calls of tools", at, "write down what the model wrote")
         if texts and not told[-1]:
             raise refuse("what the model was told between two completions", "nothing", at, FIX)
-        texts.append(_content(each.get("content"), at))
+        text, thought = _said(each, at)
+        texts.append(text)
         told.append([])
+        hidden += thought and not text.strip()
     # A file of completions alone begins with one: then nothing is known of what was asked.
-    return "\n".join(before) if before else None, texts, ["\n".join(each) if each else None for each in told]
+    between = ["\n".join(each) if each else None for each in told]
+    return "\n".join(before) if before else None, texts, between, hidden
+
+
+# What beside its text a message of an API may hold: thought that was taken out of it, and calls of tools.
+THOUGHTS = ("reasoning_content", "reasoning", "thinking")
+CALLS = ("tool_calls", "function_call")
+
+
+def _speaks(message: Mapping[str, Any]) -> bool:
+    return any(message.get(name) for name in (*THOUGHTS, *CALLS))
+
+
+def _said(message: Mapping[str, Any], where: str) -> tuple[str, bool]:
+    """Return what a message says, its calls of tools behind the text, and whether there is thought beside
+    it."""
+    content, thought = message.get("content"), any(message.get(name) for name in THOUGHTS)
+    found = message.get("tool_calls") or message.get("function_call") or []
+    calls = found if isinstance(found, list) else [found]
+    if isinstance(content, list):  # of Anthropic and of OpenAI's Responses, in parts
+        kinds = [part.get("type") if isinstance(part, Mapping) else None for part in content]
+        calls = [*calls, *(part for part, kind in zip(content, kinds, strict=True) if kind == "tool_use")]
+        thought = thought or "thinking" in kinds
+        content = [
+            part
+            for part, kind in zip(content, kinds, strict=True)
+            if kind not in ("tool_use", "thinking", "redacted_thinking")
+        ]
+    if content is None and (calls or thought):
+        content = ""
+    return text_of_message(_content(content, where), calls), thought
 
 
 def _content(value: Any, where: str) -> str:

@@ -15,6 +15,7 @@ from assay.tasks.structured.reading.blocklist import Blocklist
 from assay.tasks.structured.reading.golds import graded_part
 from assay.tasks.structured.reading.records import Grade, Reference
 from assay.tasks.structured.schema import compile_schema
+from assay.tasks.wrappings import cut_off
 
 FLAGS: tuple[str, ...] = (
     "parsed_strict",
@@ -37,9 +38,9 @@ def grade(completion: str, reference: Reference, settings: StructuredTask, block
     A value dug out of other text earns `extracted_share` of what the same value alone would, and is never
     reported as valid: the flag schema_valid says that the whole completion satisfies the schema. Of several
     golds the nearest counts. Where there is no gold, validity alone decides success, and the flag exact and
-    the metric field_f1 are None.
+    the metric field_f1 are None. What `settings.cut` cuts off counts for blocked terms and length alone.
     """
-    parsed, weights = parse(completion, reference.wanted), settings.weights
+    parsed, weights = parse(cut_off(completion, settings.cut), reference.wanted), settings.weights
     strict, read, answer = parsed.outcome == "ok", parsed.outcome != "failed", parsed.value
     action = dumps(answer) if read else None
     valid = action is not None and _satisfies(reference.schema, action)

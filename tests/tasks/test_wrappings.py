@@ -1,0 +1,229 @@
+"""What models write around an answer is cut off where the settings say so, alike for every task; else not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.core.config.tasks import Wrapping
+from assay.core.records import Episode
+from assay.dataset.suite import Play, rules_of
+from assay.evaluation.replay import play_baseline
+from assay.evaluation.written import count_written
+from assay.pipeline.inputs import task_with
+from assay.pipeline.project import Project
+from assay.tasks.own.recorded import Recorded
+from assay.tasks.own.task import own_task
+from assay.tasks.protocol import Item, Task
+from assay.tasks.wrappings import EVERY, calls_as_text, cut_off, found_around, only_reasons, text_of_message
+from assay.tools.tasks_file import items_of, open_project, suite_from
+from tests.house import ROOT
+from tests.tasks.own.test_recorded import recorded
+from tests.tasks.own.test_task import HALF, ROW
+
+J = '{"a": 1}'
+CALL = '{"name": "f", "arguments": {"a": 1}}'
+# Around J, unless another answer is named: what stands around it, and what is left.
+WRAPPED: dict[str, tuple[tuple[Wrapping, ...], str, str]] = {
+    "think block": (("think",), f"<think>\nOslo? {{}}\n</think>\n\n{J}", J),
+    "its opening in the prompt": (("think",), f"Oslo? {{}}\n</think>\n\n{J}", J),
+    "two thoughts": (("think",), f"<think>x</think>{J}<think>y</think>", J),
+    "a tag that is thought of": (("think",), f"<think>close with </think>, I know</think>{J}", J),
+    "never closed": (("think",), f"<think>{J}", ""),
+    "thinking": (("think",), f"<thinking>x</thinking>{J}", J),
+    "piped": (("think",), f"<|thinking|>x<|/thinking|>{J}", J),
+    "Command A": (("think",), f"<|START_THINKING|>x<|END_THINKING|>{J}", J),
+    "begin of thought": (("think",), f"<|begin_of_thought|>x<|end_of_thought|>{J}", J),
+    "Magistral": (("think",), f"[THINK]x[/THINK]{J}", J),
+    "Kimi": (("think",), f"◁think▷x◁/think▷{J}", J),
+    "Seed": (("think",), f"<seed:think>x</seed:think>{J}", J),
+    "think and answer": (("think", "answer"), f"<think>x</think>\n<answer>\n{J}\n</answer>", J),
+    "fence": (("fence",), f"```json\n{J}\n```\n", J),
+    "fence without language": (("fence",), f"```\n{J}\n```", J),
+    "fence of tildes": (("fence",), f"~~~json\n{J}\n~~~", J),
+    "fence without end": (("fence",), f"```json\r\n{J}", J),
+    "fence of several lines": (("fence",), "```c++\nint a;\n\nint b;\n```", "int a;\n\nint b;"),
+    "fence of one line": (("fence",), f"```json {J}```", J),
+    "backticks": (("fence",), f"`{J}`", J),
+    "thought, then fence": (("think", "fence"), f"<think>x</think>\n```json\n{J}\n```", J),
+    "Hermes": (("tool_call",), f"<tool_call>\n{CALL}\n</tool_call>", CALL),
+    "Hermes, with words": (("tool_call",), f"I will look.\n<tool_call>{CALL}</tool_call>", CALL),
+    "Hermes, two": (("tool_call",), f"<tool_call>{J}</tool_call><tool_call>{J}</tool_call>", f"[{J}, {J}]"),
+    "Mistral": (("tool_call",), f"[TOOL_CALLS] [{CALL}]</s>", CALL),
+    "Mistral by name": (("tool_call",), f"[TOOL_CALLS]f[ARGS]{J}", CALL),
+    "Llama": (("tool_call",), f"<|python_tag|>{CALL}<|eom_id|>", CALL),
+    "Granite": (("tool_call",), f"<|tool_call|>[{CALL}, {J}]", f"[{CALL}, {J}]"),
+    "harmony": (
+        ("channels",),
+        f"<|channel|>analysis<|message|>x<|end|><|start|>assistant<|channel|>final<|message|>{J}<|return|>",
+        J,
+    ),
+    "harmony, as JSON": (("channels",), f"<|channel|>final <|constrain|>json<|message|>{J}", J),
+    "harmony, a call": (
+        ("channels",),
+        "<|channel|>analysis<|message|>x<|end|><|start|>assistant<|channel|>commentary to=functions.f"
+        f" <|constrain|>json<|message|>{J}<|call|>",
+        CALL,
+    ),
+    "harmony, no answer": (("channels",), f"<|channel|>analysis<|message|>{J}", ""),
+    "harmony without its tokens": (("channels",), f"analysisWe need a.assistantfinal{J}", J),
+    "so a call": (("channels",), f"analysisWe need a.assistantcommentary to=functions.f json{J}", CALL),
+    "so no answer": (("channels",), "analysisWe need a", ""),
+    "words": (("prose",), f"Here is the JSON:\n{J}\nAnything else?", J),
+    "words around a fence": (("prose",), f"Here it is:\n```json\n{J}\n```\nAnything else?", J),
+}  # fmt: skip
+BARE = ["", " 4 ", J, "finally 4", "analysis of a", "a `b` c", "a <b and c> d", "I think: 4", "[1] and [2]"]
+
+
+@pytest.mark.parametrize("name", WRAPPED)
+def test_what_stands_around_an_answer_is_found_and_cut(name: str) -> None:
+    around, text, answer = WRAPPED[name]
+    assert cut_off(text, around) == answer and found_around(text) == around
+    assert cut_off(text, []) == text
+    assert only_reasons(text) == (answer == "")
+
+
+@pytest.mark.parametrize("text", BARE)
+def test_a_bare_answer_is_left_as_it_is(text: str) -> None:
+    assert cut_off(text, EVERY) == text and found_around(text) == () and not only_reasons(text)
+
+
+def test_wrappings_are_cut_in_the_order_that_is_stated() -> None:
+    text = f"```\n<think>x</think>{J}\n```"
+    assert cut_off(text, ["fence", "think"]) == J
+    assert cut_off(text, ["think", "fence"]) == J
+    outside = f"<think>x</think>```\n{J}\n```"
+    assert cut_off(outside, ["think", "fence"]) == J
+    assert cut_off(outside, ["fence", "think"]) == f"```\n{J}\n```"
+
+
+@pytest.mark.parametrize(
+    "part", ["<think>", "</think>", "[", "{", '{"a": [', "`", "```\n", "~~~\nx\n", "<|", "<tool_call>", "< "]
+)
+def test_no_text_takes_long(part: str) -> None:
+    text, before = part * (120_000 // len(part)), time.process_time()
+    found_around(text)
+    assert time.process_time() - before < 2.0
+
+
+CALLS: dict[str, tuple[Any, str]] = {
+    "of OpenAI": ([{"type": "function", "id": "1", "function": {"name": "f", "arguments": J}}], CALL),
+    "arguments as they are": ([{"function": {"name": "f", "arguments": {"a": 1}}}], CALL),
+    "of Anthropic": ([{"type": "tool_use", "name": "f", "input": {"a": 1}}], CALL),
+    "arguments that are no JSON": (
+        [{"function": {"name": "f", "arguments": "{a"}}],
+        '{"name": "f", "arguments": "{a"}',
+    ),
+    "two": ([{"name": "f", "arguments": J}] * 2, f"[{CALL}, {CALL}]"),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_calls_of_tools_are_what_a_model_writes_and_what_a_task_grades(name: str) -> None:
+    calls, left = CALLS[name]
+    assert cut_off(calls_as_text(calls), ["tool_call"]) == left
+    assert text_of_message(None, []) == "" and text_of_message("Rome", None) == "Rome"
+    assert cut_off(text_of_message("I will look.", calls), ["tool_call"]) == left
+
+
+def built(name: str, cut: Sequence[str], *, shaping: bool) -> tuple[Project, Task]:
+    """Return a shipped task with something cut off, as training and as evaluation make it."""
+    project = open_project(ROOT, name, cut=",".join(cut) or "none")
+    return project, task_with(project, None, shaping=shaping)
+
+
+def wrapped(project: Project, task: Task) -> tuple[list[Play], list[Episode], list[list[str]]]:
+    """Return plays, how the best player fares in them, and what it said, behind a thought and in a fence."""
+    tasks = ROOT / project.params.dataset.root / "validation.jsonl"
+    items, _ = items_of(project, task, tasks)
+    plays = suite_from(project, items, tasks, 4, None, 1, "").plays()
+    bare = play_baseline(task, task.baselines()[task.ceiling], plays, task.ceiling)
+    return plays, bare, [[f"<think>rg4? rg5?</think>```\n{t.completion}\n```" for t in e.turns] for e in bare]
+
+
+def played(task: Task, play: Play, texts: Sequence[str]) -> tuple[bool, float, str | None]:
+    """Return success, reward, and the ending of a play with these completions."""
+    state, reward, ending = task.start(play.item, play.world_seed)[1], 0.0, None
+    for text in texts:
+        step = task.step(state, text)
+        state, ending = step.state, step.ending
+        reward += sum(step.parts.values())
+        if ending is not None:
+            return task.judge(state).success, reward, ending
+    return False, reward, None
+
+
+@pytest.mark.parametrize("name", ["structured", "words", "collider"])
+def test_every_task_cuts_alike_in_training_and_evaluation(name: str) -> None:
+    project, plain = built(name, [], shaping=False)
+    both = [built(name, ["think", "fence"], shaping=shaping)[1] for shaping in (False, True)]
+    plays, bare, texts = wrapped(project, plain)
+    assert all(episode.success for episode in bare)
+    # Where no particle is to be found, who is never understood is right.
+    assert sum(played(plain, play, said)[0] for play, said in zip(plays, texts, strict=True)) <= 1
+    for play, episode, said in zip(plays, bare, texts, strict=True):
+        for cutting in both:
+            found = played(cutting, play, said)
+            assert found == (episode.success, pytest.approx(episode.reward), episode.ending)
+
+
+@pytest.mark.parametrize("name", ["structured", "words", "collider"])
+def test_a_setting_that_cuts_nothing_leaves_every_digest_as_it_was(name: str) -> None:
+    project, _ = built(name, [], shaping=False)
+    task, generation = project.params.task, project.params.generation
+    assert "cut" not in task.model_dump(mode="json")
+    other = task.model_copy(update={"cut": ["think"]})
+    assert rules_of(task, generation, None) != rules_of(other, generation, None)
+    assert other.model_dump(mode="json")["cut"] == ["think"]
+
+
+def test_what_code_was_told_is_found_again_under_the_text_as_it_was_written(tmp_path: Path) -> None:
+    task, _ = recorded(tmp_path, HALF, cut=["think"], players={"wild": "scripted"})
+    item, said = task.item(ROW), "<think>a or b</think>a"
+    play = Play(item, 0, 0, 7)
+    step = task.step(task.start(item, 7)[1], said)
+    assert step.action == "a" and task.judge(step.state).success
+    (episode,) = play_baseline(task, lambda item, state, rng: said, [play], "thinker")
+    assert episode.turns[0].completion == said and episode.success
+    known = Recorded()
+    known.add(item.hidden, 7, episode, task.settings.cut)
+    assert played(own_task(task.settings, None, known), play, [said]) == (True, 1.0, "answered")
+
+
+class Reads:
+    """A player that says some texts one after the other, then what nobody can read."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._left = list(texts)
+
+    def __call__(self, item: Item, state: object, rng: object) -> str:
+        return self._left.pop(0) if self._left else "no"
+
+
+def test_right_but_wrapped_is_told_from_wrong_in_a_task_of_several_turns() -> None:
+    project, task = built("collider", [], shaping=False)
+    plays, bare, right = wrapped(project, task)
+    texts = [*right, *[[text.replace("```", "rg4 rg5") for text in said] for said in right]]
+    pairs = list(zip([*plays, *plays], texts, strict=True))
+    episodes = [play_baseline(task, Reads(said), [play], "reads")[0] for play, said in pairs]
+    found = count_written(task, [play for play, _ in pairs], episodes, [])
+    inside = sum(one.success > other.success for one, other in zip(bare, episodes, strict=False))
+    assert inside >= 3 and not all(episode.success for episode in episodes[4:])
+    assert found.right_but_wrapped == inside and found.wrapped_in == {"think": inside}
+
+
+def test_code_that_fails_on_what_is_inside_is_no_success_and_hides_none(tmp_path: Path) -> None:
+    code = HALF.replace("return [", "assert completions != ['boom']\n    return [")
+    task, _ = recorded(tmp_path, code, players={})
+    item = task.item(ROW)
+    plays = [Play(item, draw, 0, 7) for draw in range(3)]
+    said = ["<think>x</think>boom", "<think>x</think>a", "<think>only"]
+    episodes = [
+        play_baseline(task, Reads([text]), [play], "r")[0] for play, text in zip(plays, said, strict=True)
+    ]
+    found = count_written(task, plays, episodes, [])
+    assert (found.right_but_wrapped, found.empty, found.only_reasoning) == (1, 1, 1)
