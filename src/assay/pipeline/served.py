@@ -25,6 +25,7 @@ from assay.core.storage.locks import hold
 from assay.dataset.served import Prices, ServedArm, ServedArms, ServedPin
 from assay.dataset.suite import Play
 from assay.evaluation.served import play_served
+from assay.evaluation.written import count_written, find_written_cautions, said_of_written
 from assay.pipeline.inputs import task_of
 from assay.pipeline.project import Project
 from assay.pipeline.resume import run_key
@@ -153,7 +154,15 @@ class ServedPolicy:
         self.arms[label] = ServedArm(policy_digest=self.digest, answered_as=names, **dict(use))
         for line in facts_said(use, found.kept, self.client.again):
             say(f"{label}: {line}")
-        for caution in find_answer_cautions(use, names, task.max_prompt_tokens):
+        hidden, cut = sum(each.hides_all for each in found.answers), params.task.cut
+        written = count_written(
+            task, plays, found.episodes, cut, hidden=hidden, retries=params.health.retries
+        )
+        say(f"{label}: {said_of_written(written)}")
+        for caution in (
+            *find_written_cautions(written, use.completion_tokens),
+            *find_answer_cautions(use, names, task.max_prompt_tokens),
+        ):
             complain(f"{label}: {caution}")
         return found.episodes, found.played
 

@@ -16,7 +16,7 @@ from assay.dataset.served import Prices
 from assay.evaluation.phases import Stopwatch, latency
 from assay.evaluation.served import play_served
 from assay.policy.served.asking import Served
-from assay.policy.served.client import client_of
+from assay.policy.served.client import ServedAnswer, client_of
 from assay.policy.served.identity import (
     facts_of,
     facts_said,
@@ -64,7 +64,7 @@ def run(root: Path, asked: EvaluationRequest, of: ServedBase) -> None:
     plays = ready.suite.plays()
     with hold(out / "answers.lock"), Journal(out / "answers.jsonl") as journal:
         if journal.found:
-            say(f"{journal.found} answers of an earlier call are in {out}, and are not asked for again")
+            complain(f"{journal.found} answers of an earlier call are in {out}, and are not asked for again")
         served = Served(client, journal, identity, decoding.max_new_tokens)
         note_asked(ready.project, ready.suite, identity.digest, identity.digest)
         with progress("evaluate: episodes", len(plays)) as advance:
@@ -77,29 +77,40 @@ def run(root: Path, asked: EvaluationRequest, of: ServedBase) -> None:
     report = evaluate.report_of(ready, found.episodes, facts.policy_digest)
     if facts.without_usage:
         report = without_tokens(report)
-    evaluation = evaluate.evaluation_of(ready, asked.tasks, f"served {of.model}", report, found.episodes)
+    hidden, name = sum(each.hides_all for each in found.answers), f"served {of.model}"
+    evaluation = evaluate.evaluation_of(ready, asked.tasks, name, report, found.episodes, hidden=hidden)
     took, kept = None, len(found.episodes) - len(found.played)
     if found.played:
         took = latency(found.played, stopwatch.seconds, kept=kept)
     write_json(out / "served.json", facts)
-    evaluate.conclude(out, ready, evaluation, found.episodes, took)
+    billed = facts.completion_tokens
+    evaluate.conclude(out, ready, evaluation, found.episodes, took, billed=billed)
     for line in facts_said(facts, facts.kept, facts.asked_again):
         say(line)
     for caution in (
         *find_answer_cautions(facts, facts.identity.answered_as, limit),
-        *find_repeated(found.episodes),
+        *find_repeated(found.episodes, found.answers),
     ):
         complain(caution)
 
 
-def find_repeated(episodes: Sequence[Episode]) -> list[str]:
-    """Say so if a server that should sample says the same in all draws of every item."""
-    drawn: dict[str, set[str]] = {}
+def find_repeated(episodes: Sequence[Episode], answers: Sequence[ServedAnswer]) -> list[str]:
+    """Say so if all draws of every item say the same, thoughts included, and anything at all.
+
+    Args:
+        episodes: As they were played.
+        answers: Behind their turns, in the same order.
+    """
+    left, drawn = iter(answers), dict[str, set[tuple[str, ...]]]()
     for each in episodes:
-        drawn.setdefault(each.item_id, set()).add("\0".join(turn.completion for turn in each.turns))
-    if len(episodes) == len(drawn) or any(len(texts) > 1 for texts in drawn.values()):
+        said = (next(left) for _ in each.turns)
+        texts = tuple(text for answer in said for text in (answer.text, answer.reasoning or ""))
+        drawn.setdefault(each.item_id, set()).add(texts)
+    silent = not any(answer.text.strip() for answer in answers)
+    if silent or len(episodes) == len(drawn) or any(len(texts) > 1 for texts in drawn.values()):
         return []
-    return ["all draws of every item are the same text: the server does not sample, whatever it is asked"]
+    same = "all draws of every item are the same text"
+    return [f"{same}: the server decodes greedily whatever it is asked, or the model is sure of all of them"]
 
 
 def without_tokens(report: Report) -> Report:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from assay.tools.evaluate import EvaluationRequest, prepare
 from assay.tools.judge.command import JudgeRequest, judge_files
 from tests.house import ROOT
 from tests.tools.served.material import COLLIDER, WORDS, by_chance, done, episodes, facts, refused, starred
-from tests.tools.served.stand_in import Handler, StandIn, serving
+from tests.tools.served.stand_in import Body, Handler, StandIn, serving
 
 KEY = "sk-canary-Zq81_secret/value"
 
@@ -135,6 +136,83 @@ def test_an_answer_without_text_is_an_empty_one_and_said(server: StandIn, tmp_pa
     told = done(server.url, *WORDS, "--items", 2, "--draws", 1, "--out", tmp_path)
     assert [each.turns[0].completion for each in episodes(tmp_path)] == ["", ""]
     assert "content_filter 2x" in told
+
+
+def saying(**message: object) -> Callable[[Body], Body]:
+    """Return what makes each answer this message; {} in a text stands for what was to be said."""
+
+    def spoil(reply: Body) -> Body:
+        text = reply["choices"][0]["message"]["content"]
+        filled = {k: v.replace("{}", text) if isinstance(v, str) else v for k, v in message.items()}
+        return reply | {"choices": [{"message": {"role": "assistant", **filled}, "finish_reason": "stop"}]}
+
+    return spoil
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+def test_a_server_that_keeps_the_answer_as_thought_is_warned_of_first(
+    server: StandIn, tmp_path: Path, field: str
+) -> None:
+    server.spoil = saying(**{"content": None, field: "The star is on {}."})
+    told = done(server.url, *WORDS, "--items", 4, "--draws", 2, "--out", tmp_path).splitlines()
+    summary = told.index(next(line for line in told if line.startswith("served tiny on")))
+    billed = facts(tmp_path)["completion_tokens"]
+    warning = (
+        f"WARNING: 8 of 8 completions are empty, though {billed} tokens were billed; 8 of them are reasoning"
+    )
+    assert told[summary - 1].startswith(warning)
+    assert any("8 completions: 8 empty (8 reasoning only), 0 truncated" in line for line in told)
+    assert not any("same text" in line for line in told)
+    report = json.loads((tmp_path / "report.json").read_text())["written"]
+    assert (report["empty"], report["only_reasoning"]) == (8, 8)
+
+
+def test_thought_beside_an_answer_changes_nothing(server: StandIn, tmp_path: Path) -> None:
+    server.spoil = saying(content="{}", reasoning_content="The star is on {}.")
+    told = done(server.url, *WORDS, "--items", 2, "--draws", 1, "--out", tmp_path)
+    assert "0 empty" in told and "WARNING" not in told and all(each.success for each in episodes(tmp_path))
+
+
+WRAPPED: dict[str, tuple[str, dict[str, object]]] = {
+    "think": ("think", {"content": "<think>\nHm, {}?\n</think>\n\n{}"}),
+    "fence": ("fence", {"content": "```\n{}\n```"}),
+}
+
+
+@pytest.mark.parametrize("name", WRAPPED)
+def test_right_but_wrapped_is_said_and_the_fix_asks_for_nothing_anew(
+    server: StandIn, tmp_path: Path, name: str
+) -> None:
+    names, message = WRAPPED[name]
+    server.spoil = saying(**message)
+    asked = (*WORDS, "--items", 3, "--draws", 2, "--out", tmp_path)
+    told = done(server.url, *asked)
+    assert f"6 episodes without success are right inside {names}" in told
+    fix = told.partition("Fix: ")[2].partition(";")[0].split()
+    again = done(server.url, *asked[:-2], *fix)
+    assert len(server.asked) == 6 and "6 answers of an earlier call" in again and "WARNING" not in again
+    assert all(each.success for each in episodes(tmp_path)) and f"cut off before grading: {names}" in again
+
+
+def test_a_call_of_a_tool_is_what_the_model_wrote(server: StandIn, tmp_path: Path) -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
+    server.spoil = saying(content=None, tool_calls=[call])
+    done(server.url, *WORDS, "--items", 1, "--draws", 1, "--out", tmp_path)
+    said = '<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>'
+    assert episodes(tmp_path)[0].turns[0].completion == said
+
+
+def test_a_journal_of_the_time_before_there_was_thought_in_it_is_read(
+    server: StandIn, tmp_path: Path
+) -> None:
+    common = (*WORDS, "--items", 2, "--draws", 1, "--out", tmp_path)
+    done(server.url, *common)
+    journal = tmp_path / "answers.jsonl"
+    rows = [json.loads(line) for line in journal.read_text().splitlines()]
+    for row in rows:
+        del row["answer"]["reasoning"]
+    journal.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert "2 answers of an earlier call" in done(server.url, *common) and len(server.asked) == 2
 
 
 def test_half_a_pair_of_surrogates_becomes_a_replacement_character(server: StandIn, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from assay.core.errors import PolicyError
 from assay.core.records import Record
 from assay.policy.served.pace import Pace
 from assay.policy.served.request import CHAT, NAMES, Address, Names, read_key
+from assay.tasks.wrappings import text_of_message
 
 CONNECT_S = 10.0
 FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0  # before a request is made again; twice as long each time
@@ -42,17 +43,28 @@ _HALF_PAIR = re.compile("[\ud800-\udfff]")
 class ServedAnswer(Record):
     """What of an answer is used; null where the server does not say."""
 
-    text: str
+    text: str = Field(description="what the message says, calls of tools behind it in <tool_call> tags")
+    reasoning: str | None = Field(
+        default=None, description="what a reasoning parser of the server took out of it; null: nothing"
+    )
     finish: str | None = Field(description="finish_reason: stop, length, ...")
     prompt_tokens: int | None = Field(ge=0)
     completion_tokens: int | None = Field(ge=0, description="as billed, hidden reasoning included")
     model: str | None = Field(description="what the server calls who answered")
     fingerprint: str | None = Field(description="system_fingerprint")
 
+    @property
+    def hides_all(self) -> bool:
+        """Whether there is reasoning and no answer."""
+        return bool(self.reasoning) and not self.text.strip()
+
 
 # Of what the server says, what is used; the rest is its own business.
 class _Said(BaseModel):
     content: str | None = None
+    tool_calls: list[Any] | None = None
+    reasoning_content: str | None = None  # of vLLM, SGLang, llama.cpp and DeepSeek
+    reasoning: str | None = None  # of Ollama, OpenRouter and newer vLLM
 
 
 class _Chosen(BaseModel):
@@ -209,8 +221,10 @@ class Client:
         except (ValueError, RecursionError):
             raise _Passing("no JSON", f"no JSON ({_message(data)})") from None
         chosen, usage = reply.choices[0], reply.usage or _Usage()
+        message = chosen.message
         return ServedAnswer(
-            text=_HALF_PAIR.sub("\N{REPLACEMENT CHARACTER}", chosen.message.content or ""),
+            text=_whole(text_of_message(message.content, message.tool_calls)),
+            reasoning=_whole(message.reasoning_content or message.reasoning or "") or None,
             finish=chosen.finish_reason,
             prompt_tokens=usage.prompt_tokens,
             completion_tokens=usage.completion_tokens,
@@ -263,6 +277,10 @@ class Client:
             fix = f"give the URL that it redirects to by {names.server}; a key is sent nowhere else"
         found = f"{status}: {_message(data)}"
         return PolicyError("an answer", found=found, where=self.url + path, fix=f"{fix}; then {AGAIN}")
+
+
+def _whole(text: str) -> str:
+    return _HALF_PAIR.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def client_of(base: ServedBase, model: ServedModel, names: Names = NAMES) -> Client:
