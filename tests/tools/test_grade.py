@@ -269,12 +269,12 @@ def records(n: int, record: dict[str, Any]) -> Path:
 
 
 def told_of(
-    tasks: Path, rows: Rows, monkeypatch: pytest.MonkeyPatch, **asked: str
+    tasks: Path, rows: Rows, monkeypatch: pytest.MonkeyPatch, cut: str | None = None
 ) -> tuple[list[str], Grade]:
     """Grade, and return what was said and written."""
     said: list[str] = []
     monkeypatch.setattr(command, "say", said.append)
-    request = command.GradeRequest(task="structured", out=Path("out"), **asked)
+    request = command.GradeRequest(task="structured", out=Path("out"), cut=cut)
     command.run(Path.cwd(), tasks, as_jsonl(Path("mine.jsonl"), rows), request)
     return said, read_record(Path("out/grade.json"), Grade, fix="")
 
