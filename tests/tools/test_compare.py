@@ -357,6 +357,7 @@ def test_all_runs_that_cannot_be_read_are_said(tmp_path: Path, folders: list[Pat
     with pytest.raises(AssayError, match="2 that cannot"):
         compared(tmp_path, folders[0], "nosuch", tmp_path)
     assert any(line.startswith("nosuch:") for line in said) and any(str(tmp_path) in line for line in said)
+    assert all("\nFix: " in line for line in said), "each with its own way on"
 
 
 def test_an_out_that_is_a_file_is_refused_before_anything_is_read(tmp_path: Path) -> None:

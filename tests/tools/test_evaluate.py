@@ -205,7 +205,7 @@ def test_a_blocklist_of_ones_own_is_matched(tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (["--tasks", "missing.jsonl", "--policy", "models/base"], ["missing.jsonl", "No such file"]),
-        (["--tasks", HELDOUT, "--policy", "models/none"], ["models/none", "nothing there"]),
+        (["--tasks", HELDOUT, "--policy", "models/none"], ["models/none", "nothing there", "./run repro"]),
         (["--tasks", HELDOUT, "--policy", "params.yaml"], ["params.yaml", "a file"]),
         (["--tasks", HELDOUT, "--policy", "configs"], ["configs", "config.json", "adapter_config.json"]),
         (

@@ -182,6 +182,28 @@ def test_a_finished_training_is_not_all_while_the_control_stage_is_at_work(tmp_p
         assert state() == "finished"
 
 
+def test_before_the_next_training_begins_the_last_one_is_told_as_such(tmp_path: Path) -> None:
+    root = training(tmp_path, done=10, finished="2026-01-01T00:10:00Z")
+
+    def state(output: str, process: int = os.getpid()) -> str:
+        by = {"pid": process, "cmd": "dvc repro"}
+        write_text(root / ".dvc/tmp/rwlock", json.dumps({"write": {f"{root}/{output}": by}, "read": {}}))
+        return dict(describe(look(root), width=9))["state"]
+
+    said = "; this is the last training: DVC is making models/base, and the next has not begun"
+    assert state("models/base") == f"finished{said}"
+    assert state("evidence/results/post_eval") == "finished", "which belongs to the training that is shown"
+    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
+        gone.wait()
+    assert state("models/base", gone.pid) == "finished", "killed, and left its lock behind"
+    for content in ("", "[]", '{"write": 3}', '{"write": {"x": 3}}', "\x00"):
+        write_text(root / ".dvc/tmp/rwlock", content)
+        assert dict(describe(look(root), width=9))["state"] == "finished"
+    state("evidence/results/train")
+    os.utime(root / ".dvc/tmp/rwlock", (1, 1))  # this very stage wrote down that it ended
+    assert dict(describe(look(root), width=9))["state"] == "finished"
+
+
 def test_a_torn_last_line_is_not_there_yet_and_a_damaged_one_is_said(tmp_path: Path) -> None:
     root = training(tmp_path)
     log, events, health = root / LOG, root / "evidence/observed/run_log.jsonl", root / HEALTH

@@ -1,4 +1,4 @@
-"""The front door: one command a stage, in pipeline order, then the tools. Heavy imports wait until they are
+"""The command line: one command a stage, in pipeline order, then the tools. Heavy imports wait until they are
 needed."""
 
 from __future__ import annotations
@@ -7,14 +7,16 @@ import logging
 import os
 import sys
 import warnings
+from importlib.metadata import version
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from assay.cli import config, episodes, results, runs, stages, task
 from assay.cli.moved import TopLevel
 from assay.cli.naming import name_settings_of
-from assay.core.console import complain
+from assay.core.console import complain, say
 from assay.core.errors import AssayError, EnvironmentFailure, Interrupted, TrainingStopped
 
 # A new command is a function in the module of its kind and its place in a list, which is the order of --help.
@@ -68,8 +70,31 @@ GROUPS = {
 }
 
 app = typer.Typer(
-    cls=TopLevel, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__
+    cls=TopLevel,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Train a language model with GRPO, and say whether it got better. `./run repro` runs the stages,"
+    " which come first below; then come the tools.",
 )
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        say(f"assay {version('assay-grpo')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _top(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version and end."),
+    ] = False,
+) -> None:
+    pass
+
+
 for command in COMMANDS:
     app.command()(command)
 for name, (about, members) in GROUPS.items():

@@ -87,7 +87,8 @@ Advance = Callable[..., None]
 def progress(label: str, total: int, done: int = 0) -> Iterator[Advance]:
     """Show a bar with time left while the block runs, from `done` on; yields advance(n, note="").
 
-    Without a terminal one line is written at the start and one at the end.
+    A block that ends sooner ends the bar where it is. Without a terminal one line is written at the start
+    and one at the end.
     """
     if not _SPEAKS:
         yield lambda n, note="": None
@@ -118,3 +119,5 @@ def progress(label: str, total: int, done: int = 0) -> Iterator[Advance]:
             bar.update(task, advance=n, note=note) if note else bar.update(task, advance=n)
 
         yield advance
+        if not bar.finished:  # what ended before its time has nothing left to wait for
+            bar.update(task, total=bar.tasks[0].completed)

@@ -134,7 +134,7 @@ def _examined(examine: Callable[[], None], processes: Processes, *, wait: bool) 
     """Let the main process look at what is to be trained, while the others wait; a fault ends all of them.
     `wait` says that it takes a while."""
     if wait and processes.main and processes.world_size > 1:
-        say("train: looking at what is to be trained; the other processes wait")
+        say("train: looking at what is to be trained ...")
     with processes.as_one():
         if processes.main:
             examine()

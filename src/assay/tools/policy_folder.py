@@ -55,7 +55,8 @@ def find_weights(root: Path, folder: Path) -> PolicyPlace:
     if not folder.is_dir():
         found = "a file" if folder.exists() else "nothing there"
         expected = "a folder with a model or an adapter"
-        raise PolicyError(expected, found=found, where=str(folder), fix="--policy FOLDER")
+        fix = "./run repro, which makes models/base and models/adapter; or name another folder"
+        raise PolicyError(expected, found=found, where=str(folder), fix=fix)
     if (folder / ADAPTER).is_file():
         return PolicyPlace(_base_of(root, folder), folder)
     if (folder / pretrained.POINTER).is_file() or (folder / "config.json").is_file():

@@ -82,8 +82,8 @@ def read_all(root: Path, names: Sequence[str]) -> list[Run]:
         raise failed[0]
     if failed:
         for each in failed:
-            complain(f"{each.where}: expected {each.expected}, found {each.found}")
-        found, fix = f"{len(failed)} that cannot (above)", "mend them, or name the others"
+            complain(str(each))
+        found, fix = f"{len(failed)} that cannot (above)", "do what stands there, or name the others alone"
         fix += " (and say what was left out, and why)"
         raise EvidenceError("runs that can be read", found=found, where=RUNS, fix=fix)
     return runs

@@ -184,6 +184,8 @@ def _describe_state(snapshot: Snapshot, ages: bool) -> str:
         state += f"; the control stage {doing}"
         if snapshot.control.step is not None and not is_played:
             state += f", past step {snapshot.control.step} of {snapshot.steps or MISSING}"
+    if snapshot.at_work is not None:
+        state += f"; this is the last training: DVC is making {snapshot.at_work}, and the next has not begun"
     if ages and snapshot.state in ("running", "silent") and snapshot.age_s is not None:
         state += f", last written {duration(snapshot.age_s)} ago"
     if snapshot.state in ("finished", "ended early") and snapshot.other_settings is not None:

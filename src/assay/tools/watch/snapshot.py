@@ -16,7 +16,7 @@ from pathlib import Path, PurePath
 from typing import Any, TypeVar
 
 from assay.core.errors import AssayError, RecordError
-from assay.core.evidence_files import place_of
+from assay.core.evidence_files import LOGS, folder_of, place_of
 from assay.core.records import HealthEvent
 from assay.core.storage.files import read_bytes, real
 from assay.core.storage.json import dumps
@@ -106,6 +106,7 @@ class Snapshot:
     age_s: float | None = None  # since any of the files was written
     control: ControlRun | None = None  # of a finished training: the control stage that is at work now
     settings: Mapping[str, Any] = field(default_factory=dict)  # at hand now; empty: no project around
+    at_work: str | None = None  # of a training that ended: what DVC makes now, for the next one
 
     @property
     def data(self) -> str | None:
@@ -205,8 +206,9 @@ class SnapshotReader:
         )
         times = [mark[1] for path, mark in self.marks().items() if mark and path.name != PARAMS]
         snapshot = replace(snapshot, age_s=max(0.0, time.time() - max(times) / 1e9) if times else None)
-        if self.place.evidence is None or snapshot.state != "finished":
+        if self.place.evidence is None or snapshot.state not in ("finished", "ended early"):
             return snapshot
+        snapshot = replace(snapshot, at_work=find_output_at_work(project))
         control = find_control_run(project / ".scratch/control", snapshot.manifest.get("params"))
         return replace(snapshot, control=control)
 
@@ -276,6 +278,30 @@ def find_control_run(scratch: Path, params: Any) -> ControlRun | None:
             steps = [event["step"] for event in events if isinstance(event.get("step"), int)]
             is_trained = any(event.get("event") == "trained" for event in events)
             return ControlRun(max(steps, default=None), is_trained)
+    return None
+
+
+# What a training needs, and what it writes.
+UP_TO_TRAINING = (*map(folder_of, ("data", "base", "pre_eval", "train")), LOGS, "models")
+
+
+def find_output_at_work(project: Path) -> str | None:
+    """Return the output, up to that of the training, that DVC is making in a project since its last training
+    was written down; None where it makes none.
+
+    It names itself and what it writes in `.dvc/tmp/rwlock`, which a killed one leaves behind.
+    """
+    lock = project / ".dvc/tmp/rwlock"
+    with suppress(OSError):
+        if lock.stat().st_mtime_ns < (project / "evidence/observed" / MANIFEST).stat().st_mtime_ns:
+            return None
+    written = read_object(_read_whole(lock), []).get("write")
+    for path, by in written.items() if isinstance(written, Mapping) else ():
+        name = os.path.relpath(str(path), real(project))
+        if f"{name}/".startswith(tuple(f"{each}/" for each in UP_TO_TRAINING)) and _is_alive(
+            str(_find(by, "pid"))
+        ):
+            return name
     return None
 
 
