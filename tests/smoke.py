@@ -25,16 +25,20 @@ LEFT_OUT = (
     ".scratch",
     "__pycache__",
 )  # of a copy without git: what is rebuilt
+LEDGER = "evidence/observed/heldout_openings.json"
+NO_VERDICT = 6  # exit code of `assay verdict` for a draft
 NO_SCM = "[core]\n    no_scm = true\n"
 
 
 def main() -> int:
-    """Run the pipeline for the tasks that are named, or all; return 0 if every product is there and DVC finds
-    nothing left to do."""
+    """Run the pipeline for the tasks that are named, or all; return 0 if every product is there, DVC finds
+    nothing left to do, and no held-out record was opened."""
     # The space is on purpose: every smoke run also shows that paths with one work.
     with tempfile.TemporaryDirectory(prefix="assay smoke ") as folder:
         root = Path(folder).resolve() / "a copy"
         copy_project(root)
+        ledger = root / LEDGER
+        opened = ledger.read_bytes()
         for task in sys.argv[1:] or TASKS:
             complain(f"smoke: {task}")
             for command in (
@@ -53,7 +57,13 @@ def main() -> int:
                 subprocess.run(["dvc", "status"], cwd=root, check=False)
                 complain("smoke: the pipeline is not up to date right after it ran")
                 return 1
-            subprocess.run(["assay", "verdict"], cwd=root, check=True)
+            if subprocess.run(["assay", "verdict"], cwd=root, check=False).returncode != NO_VERDICT:
+                complain("smoke: a draft ended with a verdict")
+                return 1
+            subprocess.run(["assay", "verify", PRODUCTS[-1]], cwd=root, check=True)
+            if ledger.read_bytes() != opened:
+                complain(f"smoke: {LEDGER} was written to, and a draft opens nothing")
+                return 1
     complain("smoke: every stage ran and every product is there")
     return 0
 

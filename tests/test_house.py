@@ -177,7 +177,7 @@ def test_training_never_reads_the_held_out_split() -> None:
 DECIDES = {
     "root": r"project",
     "near_duplicates": r"pipeline.heldout import|\w+_suite\(",
-    "secondary": r"dataset\.secondary",
+    "secondary": r"params\.played",
     "audit.control_token": r"tell_control_tokens\(",
 }
 

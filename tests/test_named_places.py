@@ -93,7 +93,7 @@ def test_each_setting_is_placed_in_the_line_that_says_it(selection: Selection) -
 @pytest.mark.parametrize(
     ("old", "new", "place"),
     [
-        ("  group_size: 8", "  group_size: many", r"configs/grpo/tiny\.yaml, line 50, train\.group_size"),
+        ("  group_size: 8", "  group_size: many", r"configs/grpo/tiny\.yaml, line 51, train\.group_size"),
         (
             "  smallest_effect_points: 10.0\n",
             "",

@@ -19,6 +19,7 @@ from assay.cli.moved import NO_SUCH_COMMAND
 from assay.cli.reference import reference
 from assay.core import errors
 from assay.core.config.composition import preset_values
+from assay.core.storage.yaml import read_yaml
 from assay.policy.base.pretrained import licence_of
 from assay.tools import readme
 from assay.verify.checks import CODES
@@ -256,6 +257,16 @@ def test_the_table_of_exit_codes_has_all_of_ours() -> None:
         if isinstance(each, type) and hasattr(each, "exit_code")
     }
     assert ours <= listed and listed == {0, 1, NO_SUCH_COMMAND, *range(3, 9), 130, 143} | {*CODES.values()}
+
+
+def test_the_readme_names_the_stages_that_a_clone_makes_and_how_many_it_skips() -> None:
+    """Those with an output that is not in git; what DVC itself skips is asked in test_dvc_traps.py."""
+    stages = read_yaml(ROOT / "dvc.yaml", fix="")["stages"]
+    made = [name for name, stage in stages.items() if any(isinstance(out, str) for out in stage["outs"])]
+    told = " ".join(text_of("README.md").split())
+    assert f"runs `{made[0]}`, `{made[1]}` and `{made[2]}`, skips the other" in told and len(made) == 3
+    words = ("three", "four", "five", "six")
+    assert f"skips the other {words[len(stages) - len(made) - 3]} stages" in told
 
 
 def test_the_levels_of_verify_are_all_explained() -> None:

@@ -17,7 +17,7 @@ from assay.dataset.audit_records import Contamination, Overlap, judged
 from assay.dataset.fingerprint import Fingerprint, SplitFingerprint
 from assay.dataset.suite import Suite
 from assay.evidence.claim.aa_test import aa_control
-from assay.evidence.claim.claim import Claim, ClaimPlan, not_evaluable, plan_digest
+from assay.evidence.claim.claim import Claim, ClaimPlan, controls_said, not_evaluable, plan_digest
 from assay.evidence.claim.differences import gain_split, success_changes
 from assay.evidence.claim.plan import largest_cluster
 from assay.evidence.claim.warnings import answer_for
@@ -72,6 +72,18 @@ def test_notes_from_elsewhere_are_warnings_whatever_the_verdict(
     assert noted.model_copy(update={"warnings": plain.warnings}) == plain
     barred = make_claim(before, after, after_suite="x" * 64, notes=("an alarm",))
     assert barred.verdict == "NOT EVALUABLE" and barred.warnings == ("an alarm",)
+
+
+def test_a_draft_has_numbers_and_no_verdict_effect_or_p_and_says_what_would_bar_a_claim(
+    before: list[Episode], after: list[Episode]
+) -> None:
+    asked = {"split": "validation", "blockers": ["a leak"], "notes": ("an alarm",)}
+    found, claimed = make_claim(before, after, **asked), make_claim(before, after)
+    assert (found.verdict, found.effect, found.p) == ("DRAFT", None, None)
+    assert found.difference == claimed.difference and claimed.verdict == "IMPROVED"
+    assert found.warnings == ("Would bar a claim: a leak.", "an alarm")
+    assert "No verdict" in found.sentence and not re.search(r"\bp [=<]|IMPROVED|rose|matter", found.sentence)
+    assert controls_said(found) == ""
 
 
 def test_under_six_clusters_a_claim_is_descriptive_only() -> None:

@@ -86,7 +86,8 @@ def test_openings_of_something_else_bar_the_claim(changes: dict[str, Any]) -> No
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"restored": 2}, "removed or cut: 2 policies"),
+        ({"restored": 2}, "removed, cut, or replaced by an older copy: 2 policies"),
+        ({"put_back": 2}, "Git had put an older ledger of held-out openings in place"),
         ({"seed": 9}, "Training seed 9 is not among the seeds of the plan."),
         ({"left_out": (7, 8)}, "left out: 7, 8."),
         ({"first_family": "g"}, "registered after its policy had seen"),
@@ -97,4 +98,4 @@ def test_what_was_done_to_ledger_and_seeds_is_said(changes: dict[str, Any], said
     found = records(**changes)
     opened = openings_of(found, "0" * 64)
     assert said in opening_warnings(opened, found)[0]
-    assert opened.registered == (next(iter(changes)) in ("restored", "rolls"))
+    assert opened.registered == (next(iter(changes)) in ("restored", "put_back", "rolls"))

@@ -46,6 +46,7 @@ def served_settings(
     values["claim"] |= {"checkpoint_rule": ELSEWHERE, "controls": ["aa"], "seeds": [0]}
     values["generation"]["surface"] = "json"
     values["evaluation"] |= {
+        "open": True,
         "items": 24,
         "draws": 2,
         "rivals": {"few_shot": 2, "best_of_n": 2, "constrained": False},

@@ -31,7 +31,7 @@ from assay.pipeline.inputs import heldout_suite
 from assay.pipeline.project import Project
 from assay.stages import fingerprint, package, render_evidence
 from assay.stages.render_evidence import no_claim, render
-from assay.stages.render_evidence.at_hand import claim_at_hand, differences
+from assay.stages.render_evidence.at_hand import changed_settings, claim_at_hand, differences
 from assay.stages.render_evidence.claim_at import claim_at
 from assay.stages.render_evidence.no_claim import SHOWN, withdraw_if_other
 from assay.tools import readme
@@ -482,3 +482,17 @@ def test_a_task_is_called_by_its_data_wherever_a_person_reads_it(
 def test_a_folder_has_one_name_however_it_is_written(made: Project, root: str) -> None:
     settings = made.params.dataset.model_dump() | {"root": root}
     assert DatasetSettings.model_validate(settings).name == "t3_tools"
+
+
+@pytest.mark.parametrize(("now", "n"), [(True, 0), (False, 1)])
+def test_a_setting_that_came_later_and_is_as_by_default_makes_no_other_settings(now: bool, n: int) -> None:
+    ran = {"pre_eval": {"params": {"params.yaml": {"evaluation": {"items": 3}}}}}
+    others = {"evaluation": {"items": 3} | ({} if now else {"open": now})}
+    values = {"evaluation": {"items": 3, "open": now}}
+    assert len(changed_settings(ran, values, others=others)) == n
+    assert len(changed_settings(ran, values)) == 1, "where nobody knows what is the default"
+
+
+def test_what_ran_with_null_ran_with_something() -> None:
+    ran = {"base": {"params": {"params.yaml": {"generation": {"drafts": None}}}}}
+    assert changed_settings(ran, {"generation": {"drafts": 0}}, others={}) != []

@@ -6,18 +6,22 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from assay.core.config.settings import Params
 from assay.core.errors import RecordError
 from assay.core.records import OpenedRecords
 from assay.core.storage.json import read_record
 from assay.dataset.wording import content_of
 from assay.evidence.claim.claim import Claim
-from assay.pipeline.heldout_ledger import LEDGER, copy_id, openings, policies_that_saw
-from assay.pipeline.inputs import heldout_suite, items_of, task_of
-from assay.pipeline.note_openings import adopt, note_opening, opened_records
+from assay.evidence.claim.openings import opening_warnings, openings_of
+from assay.pipeline.heldout_ledger import LEDGER, NOTHING, copy_id, openings, policies_that_saw
+from assay.pipeline.inputs import heldout_suite, items_of, secondary_suites, task_of
+from assay.pipeline.note_openings import adopt, note_opening, opened_records, recipe_of
 from assay.pipeline.project import Project
 from assay.stages import fingerprint
 from assay.stages.render_evidence.claim_inputs import opened_said
@@ -40,7 +44,8 @@ def project(tmp_path: Path) -> Project:
 
 @pytest.fixture
 def claim() -> Claim:
-    return Claim.model_construct(before_policy=BASE, after_policy=TRAINED)  # nothing else of it is asked here
+    # Nothing else of it is asked here
+    return Claim.model_construct(verdict="IMPROVED", before_policy=BASE, after_policy=TRAINED)
 
 
 def a_run(project: Project, trained: str = TRAINED, *, coin: str = "r" * 64) -> None:
@@ -112,6 +117,7 @@ def test_a_ledger_names_nobody_and_no_place(project: Project) -> None:
         "family",
         "seed",
         "restored",
+        "put_back",
     }
 
 
@@ -261,6 +267,8 @@ def test_removing_the_ledger_loses_no_opening_and_is_said_and_without_a_base_nob
     stranger.observed(LEDGER).unlink()  # neither ledger nor memory, and post_eval alone runs again
     note_opening(stranger, "post_eval", heldout_suite(stranger), TRAINED, base=BASE)
     assert known(stranger).place is None
+    a_run(stranger)  # as the fix says: both measure again
+    assert known(stranger).place == 1
 
 
 def test_a_removed_ledger_comes_back_from_the_last_commit(project: Project, tmp_path: Path) -> None:
@@ -274,6 +282,97 @@ def test_a_removed_ledger_comes_back_from_the_last_commit(project: Project, tmp_
     a_run(other)
     assert (known(other).place, known(other).restored) == (2, 1)
     assert json.loads(clone.observed(LEDGER).read_text())["openings"], "and it stands in the file again"
+
+
+PUT_BACK = {
+    "a checkout": ("checkout -q -- evidence",),
+    "a stash": ("stash -q",),
+    "another branch": ("checkout -q -f other",),
+    "a branch without it": ("checkout -q -f before",),
+    "a commit of long ago": ("checkout -q HEAD~1 -- evidence",),
+    "an experiment, which no branch has": ("restore -q -s refs/exps/aa/mine -- evidence",),
+}
+
+
+@pytest.fixture
+def in_git(project: Project) -> Callable[..., None]:
+    """Git in the project, which holds a ledger of one run, of two, and commits before and beside them."""
+
+    def git(words: str) -> None:
+        named = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        subprocess.run(["git", *named, "-C", str(project.root), *words.split()], check=True)
+
+    git("init -q -b main")
+    git("add -f data")
+    git("commit -qm data")
+    git("branch before")
+    a_run(project, "e" * 64)
+    git("add -f evidence/observed")
+    git("commit -qm one")
+    git("branch other")
+    git("update-ref refs/exps/aa/mine HEAD")
+    a_run(seeded(project, 77), "f" * 64)
+    git("commit -qam two")
+    return git
+
+
+def seeded(project: Project, seed: int) -> Project:
+    return Project(project.root, project.params.model_copy(update={"seed": seed}))
+
+
+@pytest.mark.parametrize("words", PUT_BACK.values(), ids=PUT_BACK)
+def test_who_comes_back_by_git_is_not_told_to_have_cut_the_ledger_and_every_opening_counts(
+    project: Project, in_git: Callable[..., None], words: tuple[str, ...]
+) -> None:
+    a_run(seeded(project, 78), "d" * 64)
+    for each in words:
+        in_git(each)
+    last = seeded(project, 79)
+    a_run(last)
+    found = known(last)
+    assert (found.place, found.restored) == (4, 0) and found.put_back >= 1
+    said = " ".join(opening_warnings(openings_of(found, ""), found))
+    assert "Git had put an older ledger" in said and "cut" not in said
+
+
+def test_a_ledger_that_was_cut_by_hand_is_still_said_to_have_been(
+    project: Project, in_git: Callable[..., None]
+) -> None:
+    path = project.observed(LEDGER)
+    ledger = json.loads(path.read_text())
+    ledger["openings"] = [each for each in ledger["openings"] if each["policy_digest"] != "f" * 64]
+    path.write_text(json.dumps(ledger))
+    last = seeded(project, 79)
+    a_run(last)
+    found = known(last)
+    assert (found.place, found.restored, found.put_back) == (3, 1, 0)
+    assert "removed, cut, or replaced" in " ".join(opening_warnings(openings_of(found, ""), found))
+
+
+def test_a_draft_plays_validation_items_and_writes_nothing_down_unless_they_are_held_out_elsewhere(
+    project: Project,
+) -> None:
+    draft = Project(project.root, of_draft(project.params))
+    suite = heldout_suite(draft)
+    assert {item.id for item in suite.items} <= {item.id for item in items_of(project, "validation")}
+    assert (suite.split, suite.draws) == ("validation", project.params.evaluation.draws)
+    assert secondary_suites(draft) == {}
+    a_run(draft)
+    assert openings(draft) is None
+    note_opening(draft, "evaluate", heldout_suite(project), "e" * 64, base=BASE)
+    (opening,) = (openings(draft) or NOTHING).openings
+    assert opening.split == "heldout", "who asks for held-out records has opened them"
+    note_opening(project, "pre_eval", replace(suite, split="heldout"), BASE, base=BASE)
+    a_run(draft)
+    assert len((openings(draft) or NOTHING).openings) > 2
+
+
+def of_draft(params: Params) -> Params:
+    return params.model_copy(update={"evaluation": params.evaluation.model_copy(update={"open": False})})
+
+
+def test_settings_that_open_are_the_recipe_they_were(project: Project) -> None:
+    assert recipe_of(of_draft(project.params)) == recipe_of(project.params)
 
 
 def test_what_a_seed_opened_in_a_copy_is_known_to_the_project(project: Project, tmp_path: Path) -> None:

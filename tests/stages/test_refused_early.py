@@ -15,6 +15,7 @@ import pytest
 from assay.core.config.composition import Selection, compose
 from assay.core.config.reading import parse_params
 from assay.core.errors import AssayError, DataError
+from assay.core.evidence_files import place_of
 from assay.pipeline import heldout
 from assay.pipeline.inputs import heldout_suite
 from assay.pipeline.note_openings import note_opening
@@ -26,7 +27,7 @@ from assay.tools.findings import Finding
 from tests.calling import called, refused
 from tests.few_presets import leave_few
 from tests.house import ROOT
-from tests.own_data import jsonl, write_sums
+from tests.own_data import copy_project, jsonl, write_sums
 
 ROWS = {"train": 48, "validation": 16, "heldout": 24}
 Change = Callable[[Path], None]
@@ -57,6 +58,7 @@ def made(root: Path, settings: dict[str, Any]) -> Project:
         path.write_text("".join(f"{line}\n" for line in lines)) if lines else path.unlink()
     write_sums(root / "data/structured")
     values = json.loads(_composed())
+    values["evaluation"]["open"] = True
     for name, size in (("evaluation.items", 24), ("validation.items", 8), ("dataset.cache", None)):
         values[name.split(".")[0]][name.split(".")[1]] = size
     for name, value in settings.items():
@@ -241,3 +243,17 @@ def test_openings_of_the_records_make_a_small_suite_too_small(tmp_path: Path) ->
         preflight.look(project)
     # Who trains again what was trained is not told that it comes too late.
     assert level_finding(other).found.count("7 trained policies") == 1
+
+
+@pytest.mark.parametrize("stage", ["pre-eval", "train", "post-eval"])
+def test_without_a_base_a_stage_says_so_once_before_it_starts_or_takes_away_anything(
+    tmp_path: Path, stage: str
+) -> None:
+    copy_project(tmp_path)
+    assert Project.open(tmp_path).params.distributed.processes > 1, "which would all say it"
+    claim = tmp_path / place_of("claim.json")
+    claim.parent.mkdir(parents=True)
+    claim.write_text("{}")
+    done = called(tmp_path, stage)
+    assert done.returncode == 1 and claim.exists()
+    assert done.stderr == "assay: models/base: expected a base, found none yet.\nFix: ./run dvc repro base\n"

@@ -65,6 +65,7 @@ def small(root: Path) -> Project:
     """Write a project whose base has learned next to nothing, and whose training takes a second a process."""
     values = json.loads(json.dumps(compose(ROOT, Selection("tiny_smoke", "collider", 0)).values))
     values["distributed"] |= {"processes": 2, "backend": "gloo"}
+    values["evaluation"]["open"] = True
     for phase in ("drills", "demonstrations"):
         values["base"]["warm_start"][phase] |= {"steps": 1, "batch_size": 4}
     values["base"]["warm_start"] |= {

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from assay.core.config.composition import Selection, use
+from assay.core.config.composition import Selection, selected, use
 from assay.core.errors import ConfigError, RecordError, RunningAlready
 from assay.core.evidence_files import folder_of, place_of
 from assay.core.storage.json import read_record, write_json, write_jsonl
@@ -88,6 +88,8 @@ def write_pipeline(root: Path) -> Path:
     for name in ("configs", ".dvc/plots"):
         shutil.copytree(ROOT / name, root / name)
     leave_few(root)
+    preset = root / "configs/grpo/tiny_smoke.yaml"
+    preset.write_text(preset.read_text().replace("open: false", "open: true"))
     for name in (".dvc/config", ".dvcignore", "constraints.txt"):
         shutil.copy(ROOT / name, root / name)
     use(root, grpo="tiny_smoke", task="collider", seed=0)
@@ -121,7 +123,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     prepare(root / "data/prepared/seed-2", 2)
     (root / "data/prepared/seed-2/train-fails").touch()
-    assert seeds.run(root, [0, 1, 2], jobs=2) == 1
+    assert seeds.run(root, [0, 1, 2], jobs=2, few=True) == 1
     return root
 
 
@@ -169,7 +171,7 @@ def test_what_is_finished_does_not_run_again_unless_it_failed_and_is_told_where_
     (moved / "data/prepared/seed-2/train-fails").unlink()
     (moved / ".scratch/seeds/calls").unlink()
     # No stage depends on the folder it came from, and seed 1 is left out of this call.
-    assert seeds.run(moved, [0, 2]) == 0
+    assert seeds.run(moved, [0, 2], few=True) == 0
     ran = {line.split()[0].removeprefix(PREFIX) for line in calls(moved)}
     assert ran == {"-seed2"}
     entry = recipe_file.read_recipes(moved)["collider"]
@@ -187,7 +189,7 @@ def test_a_seed_that_another_process_is_at_is_told_and_ends_no_other(
     waits = seeds.wait_for_stages
     monkeypatch.setattr(seeds, "wait_for_stages", lambda copy: waits(copy, seconds=0.0))
     with hold(moved / f".scratch/seeds/{PREFIX}-seed1/.scratch/train/abc.lock"):
-        assert seeds.run(moved, [0, 1]) == 1
+        assert seeds.run(moved, [0, 1], few=True) == 1
     entry = recipe_file.read_recipes(moved)["collider"]
     fine, busy = entry.runs
     assert entry.notes == ()  # seed 2 never finished: there is nothing of it to leave out
@@ -197,7 +199,7 @@ def test_a_seed_that_another_process_is_at_is_told_and_ends_no_other(
 
 def test_a_second_call_on_the_same_recipe_is_refused(project: Path) -> None:
     with hold(project / f".scratch/seeds/{PREFIX}.lock"), pytest.raises(RunningAlready):
-        seeds.run(project, [0])
+        seeds.run(project, [0], few=True)
 
 
 def test_settings_that_stand_in_params_yaml_alone_and_a_damaged_record_are_refused_before_anything_runs(
@@ -207,11 +209,11 @@ def test_settings_that_stand_in_params_yaml_alone_and_a_damaged_record_are_refus
     text = (moved / "params.yaml").read_text()
     (moved / "params.yaml").write_text(re.sub(r"learning_rate: .*", "learning_rate: 0.5", text))
     with pytest.raises(ConfigError, match="learning_rate"):
-        seeds.run(moved, [0])
+        seeds.run(moved, [0], few=True)
     (moved / "params.yaml").write_text(text)
     (moved / recipe_file.FILE).write_text("{}")
     with pytest.raises(RecordError):
-        seeds.run(moved, [0])
+        seeds.run(moved, [0], few=True)
     assert not (moved / ".scratch/seeds/calls").exists()
 
 
@@ -233,7 +235,7 @@ def test_all_seeds_of_a_call_are_of_one_state_of_the_project_and_too_few_are_tol
     prepare(root / "data/new/seed-3", 3)
     shutil.rmtree(prepared / "seed-3")
     (root / "data/new/seed-3").rename(prepared / "seed-3")
-    assert seeds.run(root, [0, 3]) == 0
+    assert seeds.run(root, [0, 3], few=True) == 0
     entry = recipe_file.read_recipes(root)["collider"]
     assert (
         entry.reason.startswith("2 seeds, where a two-sided test")
@@ -248,7 +250,7 @@ def test_a_torn_dvc_lock_of_a_copy_makes_its_stages_run_again(moved: Path) -> No
     # Nothing of one was written, and half of the other.
     for name, torn in (("shared", ""), ("seed0", "schema: '2.0'\nstages:\n  tra")):
         (moved / f".scratch/seeds/{PREFIX}-{name}/dvc.lock").write_text(torn)
-    assert seeds.run(moved, [0]) == 0
+    assert seeds.run(moved, [0], few=True) == 0
     assert calls(moved)[f"{PREFIX}-shared base"] == calls(moved)[f"{PREFIX}-seed0 train"] == 1
     assert recipe_file.read_recipes(moved)["collider"].runs[0].verdict == "IMPROVED"
 
@@ -263,8 +265,25 @@ def test_seeds_of_another_preset_are_not_replaced(moved: Path) -> None:
     held = (moved / recipe_file.FILE).read_bytes()
     use(moved, grpo="tiny", task=None, seed=None)
     with pytest.raises(ConfigError, match="3 seeds of preset tiny_smoke"):
-        seeds.run(moved, [0])
+        seeds.run(moved, [0], few=True)
     assert (moved / recipe_file.FILE).read_bytes() == held
+
+
+def test_seeds_that_no_verdict_can_come_of_are_not_trained_unless_asked_for(moved: Path) -> None:
+    before = calls(moved)
+    with pytest.raises(ConfigError, match="6 seeds or more, found 4 seeds") as refused:
+        seeds.run(moved, range(4))
+    assert refused.value.fix == "./run assay seeds 0..5, or add --yes" and calls(moved) == before
+    for asked, few in ((seeds.parse_seeds("0..5"), False), (seeds.parse_seeds("0..3"), True)):
+        assert seeds.check_request(moved, selected(moved), asked, (), one_sided=False, few=few) == "collider"
+
+
+def test_a_draft_is_not_trained_on_seeds(moved: Path) -> None:
+    preset = moved / "configs/grpo/tiny_smoke.yaml"
+    preset.write_text(preset.read_text().replace("open: true", "open: false"))
+    use(moved, grpo=None, task=None, seed=None)
+    with pytest.raises(ConfigError, match="settings with a verdict, found a draft"):
+        seeds.run(moved, range(6))
 
 
 def test_an_unknown_task_is_refused_before_anything_runs(project: Path) -> None:

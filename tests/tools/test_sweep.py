@@ -38,7 +38,7 @@ FEW = {"steps": 4, "items_per_step": 2, "group_size": 4, "micro_batch_size": 8, 
 CHANGES: dict[str, dict[str, Any]] = {
     "train": FEW,
     "validation": {"items": 8, "draws": 2, "interval": 2},
-    "evaluation": {"items": 6, "draws": 2},
+    "evaluation": {"open": True, "items": 6, "draws": 2},
     "checkpoint": {"every": 1, "keep": 1000},
     "health": {"preflight": False},
 }

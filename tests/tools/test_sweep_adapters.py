@@ -59,6 +59,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(ROOT / "data/collider", root / "data/collider")
     values = json.loads(json.dumps(composed("tiny_smoke", "collider")))
     values["validation"] |= {"items": 6, "draws": 1}
+    values["evaluation"]["open"] = True
     (root / "params.yaml").write_text(json.dumps(values))
     project = Project(root, parse_params(values))
     fingerprint.run(project)

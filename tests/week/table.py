@@ -37,7 +37,11 @@ WEEK: dict[str, tuple[Step, ...]] = {
     "Monday: a clone, a preset, a run": (
         Step(".", f"git clone -q {ORIGIN} mine", reaches=("mine",)),
         # An edit: the second training that serves as a control would double the time of every run.
-        mine("sed -i 's/controls: .*/controls: [aa]/' configs/grpo/tiny_smoke.yaml", PRESET),
+        # And one that ends with a verdict, which a draft does not.
+        mine(
+            "sed -i 's/controls: .*/controls: [aa]/; s/open: false/open: true/' configs/grpo/tiny_smoke.yaml",
+            PRESET,
+        ),
         mine("assay config use grpo=tiny_smoke", PRESET, *SETTINGS, says=("grpo=tiny -> grpo=tiny_smoke",)),
         mine("assay config check", PRESET, *SETTINGS),
         mine("dvc params diff", PRESET, *SETTINGS, says=("train.steps", "200", "6")),

@@ -82,7 +82,7 @@ def verify(
 
 def verdict() -> None:
     """Print the verdict for these settings, and its warnings; exit code 5 for NOT EVALUABLE, 6 if there is
-    none yet."""
+    none: nothing was run yet, or these are the settings of a draft."""
     from assay.core.evidence_files import place_of
     from assay.pipeline.project import Project
     from assay.stages.render_evidence.at_hand import claim_at_hand
@@ -96,6 +96,8 @@ def verdict() -> None:
     say(f"report: {place_of('report.html')}")
     if claim.verdict == "NOT EVALUABLE":
         raise typer.Exit(5)
+    if claim.verdict == "DRAFT":
+        raise typer.Exit(6)
 
 
 def judge(

@@ -84,6 +84,9 @@ def seeds(
     one_sided: Annotated[
         bool, typer.Option("--one-sided", help="As for compare: 5 seeds are enough.")
     ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Train seeds that are too few for a verdict over them.")
+    ] = False,
 ) -> None:
     """Train on several seeds from one base, and write recipe.json; exit code 1 if one failed or is NOT
     EVALUABLE."""
@@ -91,7 +94,7 @@ def seeds(
 
     further = () if bases is None else tool.parse_seeds(bases)
     asked = tool.planned_seeds(Path.cwd()) if seeds is None else tool.parse_seeds(seeds)
-    failed = tool.run(Path.cwd(), asked, bases=further, task=task, jobs=jobs, one_sided=one_sided)
+    failed = tool.run(Path.cwd(), asked, bases=further, task=task, jobs=jobs, one_sided=one_sided, few=yes)
     raise typer.Exit(failed)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from assay.cli.naming import name_settings_of
-from assay.core.errors import ConfigError
+from assay.core.errors import ConfigError, PolicyError
 from assay.core.garbage import uncollected
 from assay.core.parent import end_with_parent
 
@@ -111,6 +111,8 @@ def _open(name: str, root: Path | None) -> Project:
     else:
         name_settings_of(root)
     project = Project.open(root)
+    if name in ("pre_eval", "train", "post_eval"):
+        _require_base(root)
     if (
         name in ("base", "pre_eval") and "RANK" not in os.environ
     ):  # of several processes the one that starts them looks
@@ -121,6 +123,13 @@ def _open(name: str, root: Path | None) -> Project:
     if name in ("base", "pre_eval", "train", "control", "post_eval"):
         _withdraw(project)
     return project
+
+
+def _require_base(root: Path) -> None:
+    """Refuse before anything is imported, started or taken away."""
+    folder = root / "models/base"
+    if not folder.is_dir() or not any(folder.iterdir()):
+        raise PolicyError("a base", found="none yet", where="models/base", fix="./run dvc repro base")
 
 
 def _withdraw(project: Any) -> None:

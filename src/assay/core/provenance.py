@@ -125,6 +125,15 @@ def committed_text(root: Path, name: str) -> str | None:
     return _git(root, "show", f"HEAD:./{name}")
 
 
+def is_from_git(root: Path, name: str) -> bool:
+    """Return whether a file below a folder is as git put it there: a version that git holds, of whatever
+    commit, branch or stash; or missing, as in the last commit."""
+    if (root / name).is_file():
+        found = _git(root, "hash-object", "--", name)
+        return found is not None and _git(root, "cat-file", "-e", found) is not None
+    return _git(root, "rev-parse", "HEAD") is not None and committed_text(root, name) is None
+
+
 def host_and_path(address: str) -> str:
     """Return host/path of a git address, `local` for a folder, `unclear` where parts cannot be told apart.
 

@@ -305,6 +305,9 @@ class OpenedRecords(Record):
     restored: int = Field(
         ge=0, description="of all known policies those that were no longer in the ledger's file"
     )
+    put_back: int = Field(
+        default=0, ge=0, description="the same where git had put an older version of the file in its place"
+    )
     secondary_places: dict[str, int | None] = Field(
         default={}, description="`place` among those that saw the records of each secondary suite"
     )

@@ -147,6 +147,18 @@ def claim_sentence(
     return " ".join([text, *filter(None, further), f"{runs}; this checkpoint against this base."])
 
 
+def draft_sentence(primary: Comparison, metric: str, split: str, cluster_name: str, draws: int) -> str:
+    """Return what a draft says: both arms and how they differ, and that nothing is claimed."""
+    arms = f"{percent(primary.before)} \u2192 {percent(primary.after)} %"
+    counts = (
+        f"{counted(primary.n_clusters, cluster_name)}, {counted(primary.difference.n, 'items')}, K = {draws}"
+    )
+    return (
+        f"{split_word(split)} {metric} {arms} ({counts}). No verdict: the records that choose the"
+        " checkpoint were played, and no held-out one was opened (evaluation.open: false)."
+    )
+
+
 def not_evaluable_sentence(split: str, kinds: Sequence[str]) -> str:
     """Return the sentence of a comparison that may not be made: the kinds of obstacle, never a number.
 

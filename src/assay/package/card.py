@@ -26,6 +26,7 @@ from assay.evaluation.measures import column_name, is_rate
 from assay.evidence.claim.claim import Claim, controls_said
 from assay.evidence.claim.differences import measure_of_primary
 from assay.evidence.claim.effect import effect_words
+from assay.evidence.claim.verdict import DRAFT
 from assay.evidence.claim.what_was_run import BaseFacts, splits_frame
 from assay.evidence.escape import inline, markdown_table, visible
 from assay.evidence.formatting import (
@@ -93,7 +94,7 @@ def model_card(
     Raises:
         EvidenceError: The reports and before_after_metrics.json are not of one comparison.
     """
-    evaluable = claim.verdict != "NOT EVALUABLE"
+    evaluable = claim.verdict not in ("NOT EVALUABLE", DRAFT)
     shown, hub, template = measured if evaluable else None, hub_base(base), params.base.template
     adapter = params.served is None and whole_of(trained) is None
     frame = shown and before_after_frame(shown.before, shown.after, shown.metrics)

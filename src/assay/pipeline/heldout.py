@@ -191,9 +191,9 @@ def _one(
         were = "was" if n_kept == 1 else "were"
         say(f"{label}: {n_kept} of {counted(len(episodes), 'episodes')} {were} kept from an interrupted call")
     for alarm in alarms(task, episodes):
-        complain(alarm_said(alarm, f"held-out episodes of {label}"))
+        complain(alarm_said(alarm, f"episodes of {label}"))
     told = field_shares(answer_key(task), {item.id: item for item in suite.items}, episodes)
-    for said in collapsed_said(told, f"held-out answers of {label}"):
+    for said in collapsed_said(told, f"answers of {label}"):
         complain(said)
     if cut := cuts_said(episodes):
         say(f"{label}: {cut}")

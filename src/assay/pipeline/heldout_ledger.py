@@ -72,6 +72,9 @@ class HeldoutOpening(Record):
     restored: int = Field(
         default=0, ge=0, description="trained policies that the file had lost when this was noted"
     )
+    put_back: int = Field(
+        default=0, ge=0, description="the same where git had put an older version of the file in its place"
+    )
 
     @property
     def identity(self) -> tuple[str, ...]:
@@ -169,6 +172,7 @@ def merged(one: HeldoutLedger, other: HeldoutLedger) -> HeldoutLedger:
             "times": max(held.times, each.times),
             "base": held.base or each.base,
             "restored": max(held.restored, each.restored),
+            "put_back": max(held.put_back, each.put_back),
         }
         known[each.identity] = first.model_copy(update=update)
     named = {each.records for each in known.values()}
@@ -199,6 +203,15 @@ def policies_that_saw(ledger: HeldoutLedger, records: Collection[str]) -> dict[s
         policy: SeenRecords(len(seen), frozenset(stages), frozenset(copies))
         for policy, (seen, stages, copies) in sorted(parts.items())
     }
+
+
+def is_held_out(ledger: HeldoutLedger, records: Collection[str]) -> bool:
+    """Return whether any of some records was opened as held out, or as part of a secondary suite."""
+    asked = frozenset(records)
+    return any(
+        each.split in ("heldout", "secondary") and not asked.isdisjoint(ledger.record_sets[each.records])
+        for each in ledger.openings
+    )
 
 
 def policies_noted(

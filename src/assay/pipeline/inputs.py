@@ -13,6 +13,7 @@ from assay.core.decoding import Decoding
 from assay.core.errors import ConfigError, DataError
 from assay.core.installed import WHERE, Required, differences
 from assay.core.installed import require as require_packages
+from assay.core.records import Split
 from assay.core.storage.files import real, sha256_bytes
 from assay.core.storage.json import digest, read_record
 from assay.core.storage.untrusted import inside, read_capped, sha256_contents
@@ -197,10 +198,14 @@ def splits_of(params: Params) -> tuple[str, str, str]:
 
 
 def heldout_suite(project: Project, *, draws: int | None = None, again: bool = False) -> Suite:
-    """Return the held-out suite; `again` with other sampling seeds, for the base's second time."""
+    """Return the held-out suite, or what a draft plays in its place; `again` with other sampling seeds, for
+    the base's second time."""
     chosen = project.params.evaluation
     asked = {"n": chosen.items, "draws": draws or chosen.draws, "seed": chosen.seed}
-    suite = _chosen(project, "heldout", choose, split="heldout", **asked)
+    if not chosen.open:
+        asked["n"] = min(chosen.items, len(items_of(project, project.params.played[0])))
+    split: Split = "heldout" if chosen.open else "validation"
+    suite = _chosen(project, project.params.played[0], choose, split=split, **asked)
     return replace(suite, sampling=SAMPLING_AGAIN) if again else suite
 
 
@@ -209,7 +214,7 @@ def secondary_suites(project: Project) -> dict[str, Suite]:
     chosen = project.params.evaluation
     return {
         name: _chosen(project, name, choose_secondary, most=chosen.items, seed=chosen.seed)
-        for name in project.params.dataset.secondary
+        for name in project.params.played[1:]
     }
 
 

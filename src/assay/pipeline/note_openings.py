@@ -14,6 +14,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from assay.core.config.settings import Params
+from assay.core.evidence_files import OBSERVED
+from assay.core.provenance import is_from_git
 from assay.core.records import OpenedRecords, OtherPolicy, Split
 from assay.core.storage.json import digest, write_json
 from assay.dataset.suite import SAMPLING, Suite
@@ -23,6 +25,7 @@ from assay.pipeline.heldout_ledger import (
     HeldoutLedger,
     HeldoutOpening,
     copy_id,
+    is_held_out,
     key_of,
     memory,
     merged,
@@ -60,6 +63,7 @@ def recipe_of(params: Params) -> Recipe:
     # A setting that came with a later version, and is as it was before, makes no other recipe.
     values["base"] = params.base.model_dump(mode="json", exclude_defaults=True)
     values["generation"] = params.generation.model_dump(mode="json", exclude_defaults=True)
+    values["evaluation"].pop("open")  # what is noted is open
     if params.external is not None:  # what is said of it makes it no other
         values["train"] = params.external.told_digest
     if params.served is not None:  # how fast it is asked, neither
@@ -184,6 +188,9 @@ def note_opening(
 ) -> None:
     """Write down an opening before it happens, so that one which was broken off counts as well.
 
+    The validation suite of a draft is no opening, but where the ledger knows its records as held out: they
+    may be so in other data.
+
     Args:
         project: Whose.
         stage: Who opens.
@@ -195,6 +202,10 @@ def note_opening(
     Raises:
         RecordError: The ledger is damaged.
     """
+    known = openings(project) or NOTHING
+    draft = not project.params.evaluation.open and (split or suite.split) == "validation"
+    if draft and not is_held_out(known, suite.contents):
+        return
     one = opened(
         stage,
         policy_digest,
@@ -205,11 +216,11 @@ def note_opening(
         copy_id=copy_id(project),
         base=base,
     )
-    known = openings(project) or NOTHING
     trained = stage == TRAINED_STAGE and policy_digest != base
     one = placed(known, one, recipe_of(project.params) if trained else None)
     lost = _lost(project, known, one)
-    one = one.model_copy(update={"openings": (one.openings[0].model_copy(update={"restored": lost}),)})
+    why = "put_back" if lost and is_from_git(project.root, f"{OBSERVED}/{LEDGER}") else "restored"
+    one = one.model_copy(update={"openings": (one.openings[0].model_copy(update={why: lost}),)})
     now = noted(known, one)
     identity = one.openings[0].identity
     own = one.model_copy(
@@ -308,6 +319,7 @@ def opened_records(
         left_out=() if project.params.external else left_out_of(before, recipe),
         others=others,
         restored=max((each.restored for each in ledger.openings if each.policy_digest in of_run), default=0),
+        put_back=max((each.put_back for each in ledger.openings if each.policy_digest in of_run), default=0),
         secondary_places={
             name: opened_records(project, each, policy_digest, base_digest).place
             for name, each in (secondary or {}).items()

@@ -71,10 +71,11 @@ def run(project: Project) -> None:
     chosen = params.evaluation
     held = {split: [member.item for member in members] for split, members in audited.kept.items()}
     rules = rules_of(params.task, params.generation, terms, code_of(project))
+    played = held[params.played[0]]
     suite = choose(
-        held["heldout"],
-        chosen.items,
-        split="heldout",
+        played,
+        chosen.items if chosen.open else min(chosen.items, len(played)),
+        split="heldout" if chosen.open else "validation",
         draws=chosen.draws,
         seed=chosen.seed,
         rules=rules,
@@ -102,7 +103,7 @@ def run(project: Project) -> None:
             name: choose_secondary(
                 held[name], chosen.items, seed=chosen.seed, rules=rules, similarity=similarity
             )
-            for name in params.dataset.secondary
+            for name in params.played[1:]
         },
     )
     shared = contamination(audited.kept)
@@ -124,8 +125,11 @@ def run(project: Project) -> None:
         f" {FEWEST_CLUSTERS}; {more}"
     ]
     ceilings = [ceiling_said(found, split) for split, found in audited.report.ceilings.items()]
-    bars = [f"the claim will be NOT EVALUABLE: {text}" for _, text in barred]
-    for said in [*(few if n < FEWEST_CLUSTERS else ()), *ceilings, *bars, *warned]:
+    bars = [
+        f"{'the claim will' if chosen.open else 'a claim would'} be NOT EVALUABLE: {text}"
+        for _, text in barred
+    ]
+    for said in [*(few if chosen.open and n < FEWEST_CLUSTERS else ()), *ceilings, *bars, *warned]:
         complain(said)
     leaks = "" if barred else "; no leaks between splits"
     say(f"data {found.dataset_sha256[:12]}: {counts}{leaks}{_odd(audited.report)}")

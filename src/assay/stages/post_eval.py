@@ -30,7 +30,7 @@ def run(project: Project) -> None:
     base_again.jsonl is the A/A control: the base after the training, on the same suite with other sampling
     seeds, through everything that the trained policy goes through. What differs there is a fault of the
     pipeline. openings.json says which trained policy this was that saw the held-out records: its claim is
-    tested by it.
+    tested by it. A draft opens nothing, and has none.
     """
     if project.params.served is not None:
         search_named(project)
@@ -42,7 +42,7 @@ def run(project: Project) -> None:
     with processes.as_one():
         policy = open_policy(project, project.root / ADAPTER)
         if processes.main and (project.root / ADAPTER / POINTER).is_file():  # its tokenizer is its own
-            tell_control_tokens(project, policy.tokenizer, "heldout")
+            tell_control_tokens(project, policy.tokenizer, project.params.played[0])
     evaluate(project, policy, STAGE, reads=READS, secondary=True, processes=processes)
     trained = policy.digest
     del policy  # a device holds one of them at a time
@@ -67,6 +67,9 @@ def _served(project: Project) -> None:
 
 
 def _tell_openings(project: Project, trained: str, base: str) -> None:
+    if not project.params.evaluation.open:
+        remove(project.results("openings.json"))
+        return
     known = opened_records(
         project, heldout_suite(project), trained, base, secondary=secondary_suites(project)
     )
@@ -86,7 +89,7 @@ def search_named(project: Project) -> None:
         return
     named = {each.file: named_records(project.root, each) for each in external.data}
     splits = {"train": [record for records in named.values() for record in records]}
-    for split in ("heldout", *project.params.dataset.secondary):
+    for split in project.params.played:
         items = enumerate(items_of(project, split), start=1)
         splits[split] = [kept_record(line, item.row or {}, item) for line, item in items]
     found = contamination(splits)

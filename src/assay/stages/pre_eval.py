@@ -30,7 +30,7 @@ def run(project: Project) -> None:
     with processes.as_one():
         policy = open_policy(project, None)
         if processes.main:
-            for split in ("heldout", *project.params.dataset.secondary):
+            for split in project.params.played:
                 tell_control_tokens(project, policy.tokenizer, split)
     beside = partial(play_rivals, project, policy, processes)
     evaluate(project, policy, STAGE, reads=READS, secondary=True, processes=processes, beside=beside)

@@ -9,6 +9,7 @@ from typing import Any
 from assay.core.config.served import ServedBase
 from assay.core.config.settings import PretrainedBase, ScratchBase
 from assay.core.counting import counted
+from assay.core.evidence_files import place_of
 from assay.core.records import HEALTH_RULES, OpenedRecords
 from assay.core.storage.files import read_bytes, sha256_bytes
 from assay.core.storage.json import read_record
@@ -71,7 +72,7 @@ def _parity(package: Unpacked) -> Iterator[str]:
         asked.min_greedy_agreement,
     ):
         yield f"{PARITY}: other bounds than package.parity of params.yaml"
-    if found.prompts != min(asked.prompts, len(package.item_ids("heldout"))):
+    if found.prompts != min(asked.prompts, len(package.item_ids(package.project.params.played[0]))):
         yield f"{PARITY}, prompts: {found.prompts}, and {asked.prompts} in params.yaml"
     if (
         found.logit_difference_at_most > found.max_logit_difference
@@ -104,7 +105,12 @@ def _control(package: Unpacked) -> Iterator[str]:
 
 def openings_follow(package: Unpacked) -> LookResult:
     """Check that the claim's place among the tries at its records, by which it is tested, is what the notes
-    of these tries come to."""
+    of these tries come to; a draft has neither notes nor a place."""
+    if not package.project.params.evaluation.open:
+        named = {OPENINGS, place_of("openings.json")} & package.names
+        wrong = [f"{name}: a draft opens nothing" for name in sorted(named)]
+        wrong += ["claim.json, opened: a draft opens nothing"] * (package.claim["opened"] is not None)
+        return LookResult("a draft: no held-out record was opened", wrong)
     read_record(package.root / OPENINGS, HeldoutLedger, fix=FIX)
     trained, told = package.told, package.opened
     found = opened_records(package.project, package.heldout, trained.policy_digest, trained.base_digest)

@@ -138,7 +138,7 @@ def policies_named(package: Unpacked) -> LookResult:
         AGAIN: trained.base_digest,
         CONTROL: control.policy_digest,
     } | {file_of(name): trained.base_digest for name in package.rivals}
-    for suite in package.project.params.dataset.secondary:
+    for suite in package.project.params.played[1:]:
         expected[secondary_file("pre_eval", suite)] = trained.base_digest
         expected[secondary_file("post_eval", suite)] = trained.policy_digest
     wrong = []
@@ -157,8 +157,11 @@ def policies_named(package: Unpacked) -> LookResult:
     of = package.trained if control.asked else None
     if of is not None and told != (of.seed, of.steps, of.base_digest):
         wrong.append("control.json: seed, steps or base are not those of train.json")
-    recipe, opened = recipe_of(package.project.params), package.opened
-    if (opened.policy_digest, opened.family) != (trained.policy_digest, recipe.family):
+    params = package.project.params
+    if params.evaluation.open and (package.opened.policy_digest, package.opened.family) != (
+        trained.policy_digest,
+        recipe_of(params).family,
+    ):
         wrong.append("openings.json: policy or family is not that of train.json and params.yaml")
     if control.policy_digest in (trained.base_digest, trained.policy_digest):
         wrong.append("control.json, policy_digest: that of another arm")
@@ -203,7 +206,7 @@ def arms_apart(package: Unpacked) -> LookResult:
                 f"{other}.jsonl: the texts of every item are those of {one}.jsonl, though another policy"
                 " wrote them"
             )
-    for suite in package.project.params.dataset.secondary:
+    for suite in package.project.params.played[1:]:
         one, other = (secondary_file(stage, suite) for stage in (BEFORE, "post_eval"))
         share = pairs[one, other] = _share(_texts(package.episodes(one)), _texts(package.episodes(other)))
         if share == 1.0 and pairs[BEFORE, "post_eval"] < APART:

@@ -154,7 +154,7 @@ class Unpacked:
         secondary = [
             secondary_file(stage, suite)
             for stage in ("pre_eval", "post_eval")
-            for suite in self.project.params.dataset.secondary
+            for suite in self.project.params.played[1:]
         ]
         played = (*ARMS, *secondary, *(file_of(name) for name, facts in self.rivals.items() if facts.used))
         return (*played, CONTROL) if self.control.asked and self.control.stopped is None else played

@@ -292,6 +292,11 @@ class GenerationSettings(Settings):
 class EvaluationSettings(Settings):
     """The held-out suite; shared by every training seed."""
 
+    open: bool = Field(
+        default=True,
+        description="false: a draft, which plays validation items in place of held-out ones and ends without"
+        " a verdict",
+    )
     seed: Natural
     items: Positive
     draws: Annotated[int, Field(ge=2)]
@@ -369,6 +374,14 @@ class Params(Settings):
     claim: ClaimSettings
     evidence: EvidenceSettings
     package: PackageSettings
+
+    @property
+    def played(self) -> tuple[str, ...]:
+        """The data files that base and trained policy play, without .jsonl: the one of the claim, then the
+        secondary ones. A draft leaves all of them closed and plays the one that chooses the checkpoint."""
+        if self.evaluation.open:
+            return ("heldout", *self.dataset.secondary)
+        return (self.validation.suite,)
 
     @property
     def external(self) -> Brought | None:

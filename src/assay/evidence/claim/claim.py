@@ -42,6 +42,7 @@ from assay.evidence.claim.secondary_suites import (
     secondary_said,
 )
 from assay.evidence.claim.verdict import (
+    DRAFT,
     Guardrail,
     Verdict,
     decide,
@@ -52,7 +53,7 @@ from assay.evidence.claim.verdict import (
     warnings,
 )
 from assay.evidence.claim.warnings import form_only_said, more_tokens_said, sharpening_said, untested_said
-from assay.evidence.formatting import claim_sentence, not_evaluable_sentence
+from assay.evidence.formatting import claim_sentence, draft_sentence, not_evaluable_sentence
 from assay.statistics.intervals import rate_interval
 from assay.statistics.power import detectable_effect
 from assay.statistics.report import Decoding
@@ -140,7 +141,9 @@ def differences_of(claim: Claim) -> dict[str, Interval]:
 
 def controls_said(claim: Claim) -> str:
     """Return what the controls showed, how often the records were opened, what leaving a part out does, and
-    what the secondary suites show, a sentence each."""
+    what the secondary suites show, a sentence each; of a draft nothing, since nothing is claimed."""
+    if claim.verdict == DRAFT:
+        return ""
     opened = opening_said(claim.opened, claim.level, claim.plan)
     left_out = left_out_said(claim.leave_one_out, claim.plan.cluster_name)
     beyond = secondary_said(claim.secondary_suites, claim.plan.cluster_name)
@@ -248,7 +251,9 @@ def compare(
     `rivals` holds what the rivals of the plan played, by name; `planned_points` is the smallest detectable
     effect that was said before training; `level` is that of the test, where earlier openings of the held-out
     records have used up a part of the plan's alpha, and `opened` tells of them; `secondary_suites` holds what
-    base and trained policy played on each secondary suite. Episode order does not matter.
+    base and trained policy played on each secondary suite. Episode order does not matter. Validation
+    chooses the checkpoint, so of that `split` no claim is made: a draft, without a verdict, an effect or
+    a p, and what would bar a claim is among its warnings.
 
     Raises:
         EvidenceError: the plan's primary metric is not a rate.
@@ -325,7 +330,12 @@ def compare(
     if control.passed is False:
         text = "the control found a difference between base and base"
         stops.append((text, f"{text}: {control.reason}"))
-    if stops:
+    draft, p = split == "validation", primary.p
+    if draft:
+        verdict, reason, p = DRAFT, "a draft: what was played chooses the checkpoint too", None
+        sentence = draft_sentence(primary, plan.primary, split, plan.cluster_name, plan.draws)
+        notes = [*(f"Would bar a claim: {text}." for _, text in stops), *notes]
+    elif stops:
         verdict, reason = "NOT EVALUABLE", "; ".join(text for _, text in stops)
         sentence = not_evaluable_sentence(split, [kind for kind, _ in stops])
     else:
@@ -343,10 +353,12 @@ def compare(
     return Claim(
         **head,
         verdict=verdict,
-        effect=None if verdict == "NOT EVALUABLE" else effect,
+        effect=None if verdict in ("NOT EVALUABLE", DRAFT) else effect,
         reason=reason,
         sentence=sentence,
-        warnings=(
+        warnings=tuple(notes)
+        if draft
+        else (
             *warnings(
                 primary, plan, detectable, control, guardrails, strata, (before_policy, after_policy), effect
             ),
@@ -365,7 +377,7 @@ def compare(
         before=_arm(before, measure),
         after=_arm(after, measure),
         difference=primary.difference,
-        p=primary.p,
+        p=p,
         cross_check=primary.cross_check,
         n_clusters=primary.n_clusters,
         n_items=primary.difference.n,

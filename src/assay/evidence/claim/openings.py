@@ -30,6 +30,9 @@ class Openings(Record):
     restored: int = Field(
         ge=0, description="policies that the ledger's file had lost, and git or .scratch/ still knew"
     )
+    put_back: int = Field(
+        default=0, ge=0, description="the same where git had put an older version of the file in its place"
+    )
     sha256: str = Field(description="of openings.json")
     secondary_places: dict[str, int | None] = Field(
         default={}, description="`place` among those that saw the records of each secondary suite"
@@ -45,6 +48,7 @@ def openings_of(found: OpenedRecords, sha256: str) -> Openings:
         registered=found.seed in found.seeds and found.first_family == found.family and not found.left_out,
         rolls=found.rolls,
         restored=found.restored,
+        put_back=found.put_back,
         sha256=sha256,
         secondary_places=found.secondary_places,
     )
@@ -72,8 +76,11 @@ def opening_obstacles(
         fix = "./run dvc repro -f post_eval"
         return [(OTHER_OPENING, f"{OTHER_OPENING}: policy, records, seed or seeds of the plan. Fix: {fix}")]
     if found.place is None:
-        fix = "git checkout -- evidence/observed, or else ./run dvc repro -f pre_eval post_eval"
-        lost = "the ledger lacks what this run itself opened: it was removed or replaced"
+        fix = "./run dvc repro -sf pre_eval post_eval, then ./run repro"
+        lost = (
+            "the ledger lacks what this run itself opened: an older one was put back, or the base's episodes"
+            " came from DVC's cache"
+        )
         return [(NOT_KNOWN, f"{NOT_KNOWN}: {lost}. Fix: {fix}")]
     return []
 
@@ -107,8 +114,13 @@ def opening_warnings(opened: Openings, found: OpenedRecords) -> list[str]:
         )
     if opened.restored:
         notes.append(
-            "The ledger of held-out openings was removed or cut:"
+            "The ledger of held-out openings was removed, cut, or replaced by an older copy:"
             f" {counted(opened.restored, 'policies')} of it came back from git or this working copy."
+        )
+    if opened.put_back:
+        notes.append(
+            "Git had put an older ledger of held-out openings in place (a checkout, a stash, another branch):"
+            f" {counted(opened.put_back, 'policies')} that it lacks are known here, and count."
         )
     if found.seed not in found.seeds:
         notes.append(f"Training seed {found.seed} is not among the seeds of the plan.")

@@ -16,8 +16,15 @@ from assay.evidence.claim.plan import ClaimPlan
 from assay.evidence.formatting import difference_text
 
 Verdict = Literal[
-    "IMPROVED", "IMPROVED WITH REGRESSIONS", "NO SKILL SHOWN", "NO EVIDENCE", "REGRESSED", "NOT EVALUABLE"
+    "IMPROVED",
+    "IMPROVED WITH REGRESSIONS",
+    "NO SKILL SHOWN",
+    "NO EVIDENCE",
+    "REGRESSED",
+    "NOT EVALUABLE",
+    "DRAFT",
 ]
+DRAFT: Verdict = "DRAFT"  # what stands in the place of a verdict where none was asked for
 
 
 class Guardrail(Record):

@@ -228,8 +228,8 @@ def openings_said(here: int, elsewhere: int, *, known: bool, whole: bool) -> lis
     found = []
     if not whole:
         text = (
-            "The ledger of held-out openings is not whole: it was removed or replaced since this claim's own"
-            " were noted."
+            "The ledger of held-out openings is not whole: it lacks what this claim's own run noted. An older"
+            " one was put back, or it was removed."
         )
         found.append(("warning", text))
     if here:

@@ -69,7 +69,7 @@ from assay.evidence.figures.verdict_figures import (
     validity_by_stratum,
     validity_frame,
 )
-from assay.evidence.formatting import percent
+from assay.evidence.formatting import percent, split_word
 from assay.evidence.recipe.records import SeedsTogether
 from assay.evidence.tables.trajectories import Stepped
 from assay.statistics.report import Report
@@ -198,8 +198,8 @@ def of_comparison(
         Drawn(
             "before_after_summary",
             before_after_summary(claim, before, after, baselines=baselines),
-            f"Held-out {words_of(primary)} of the base, the trained policy and what it is compared with, and"
-            " the paired gain.",
+            f"{split_word(claim.split).capitalize()} {words_of(primary)} of the base, the trained policy and"
+            " what it is compared with, and the paired gain.",
             levels_frame(level_rows(claim, before, after, baselines) if paired else [], claim),
             moved(words_of(primary), claim.before, claim.after, claim.difference, n, rate=True)
             if paired
@@ -208,7 +208,7 @@ def of_comparison(
         Drawn(
             "reward_distribution",
             reward_distribution(*arms, gaps if paired else None),
-            "Rewards of held-out episodes, an arm above the other on common bins"
+            f"Rewards of {split_word(claim.split)} episodes, an arm above the other on common bins"
             + (
                 "; below, the mean difference of paired items and the difference of the medians of all"
                 " episodes."

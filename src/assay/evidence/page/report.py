@@ -17,6 +17,7 @@ from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.effect import effect_words
 from assay.evidence.claim.left_out import left_out_said
 from assay.evidence.claim.secondary_suites import direction_said
+from assay.evidence.claim.verdict import DRAFT
 from assay.evidence.formatting import (
     MISSING,
     NO_INTERVAL,
@@ -62,6 +63,7 @@ _TONES = {
     "NO EVIDENCE": ("=", "wait"),
     "REGRESSED": ("\u25bc", "bad"),
     "NOT EVALUABLE": ("\u2715", "bad"),
+    "DRAFT": ("\u2026", "wait"),
 }
 _LEVELS = {"GREEN": "\u25cf GREEN", "AMBER": "\u25b2 AMBER", "RED": "\u25a0 RED"}
 # Whether a check held: sign, tone and word.
@@ -128,7 +130,7 @@ def report_html(
     fitting = pairs_that_fit(pairs)
     empty = {
         "rivals": not rivals and baselines is None,
-        "controls": claim.difference is None,
+        "controls": claim.difference is None or claim.verdict == DRAFT,
         "training": trained is None and not training_figures,
         "episodes": not fitting and not stepped and arms is None,
         "data": not data,

@@ -17,6 +17,7 @@ from assay.core.errors import EvidenceError
 from assay.core.records import Episode, HealthLevel, Interval
 from assay.evaluation.clusters import Array
 from assay.evaluation.measures import check_complete, value_of
+from assay.evidence.claim.verdict import DRAFT
 from assay.statistics.openings import opening_level
 
 ABSENT = "(absent)"
@@ -144,8 +145,8 @@ def check_together(runs: Sequence[Run]) -> None:
         EvidenceError: a run is not evaluable or incomplete, or two runs differ in suite, plan, base or items.
     """
     for run in runs:
-        if run.claim.verdict == "NOT EVALUABLE":
-            found = f"{run.name} is NOT EVALUABLE: {run.claim.reason}"
+        if run.claim.verdict in ("NOT EVALUABLE", DRAFT):
+            found = f"{run.name} is {run.claim.verdict}: {run.claim.reason}"
             fix = "mend that run; leaving out what failed would flatter the rest"
             raise _refusal("runs that can be evaluated", found, fix)
         for arm, episodes in (("before", run.before), ("after", run.after)):

@@ -213,7 +213,8 @@ def readme_block(
         blocks.append("\n".join(f"- {one_line(text)}" for text in claim.warnings))
     if claim.verdict == "NOT EVALUABLE":
         return "\n\n".join(blocks) + "\n"
-    blocks.append(controls_said(claim))
+    if said := controls_said(claim):
+        blocks.append(said)
     note = (
         "rates in %, differences in points, 95 % intervals in brackets; a difference pairs the n items"
         " defined in both arms"

@@ -9,15 +9,17 @@ from assay.core.config.training import ELSEWHERE
 from assay.core.evidence_files import FILES, LOGS, NAMED_DATA, OBSERVED_FILES, RESULTS
 from assay.evidence.claim.claim import Claim, controls_said
 from assay.evidence.claim.served import SERVED
+from assay.evidence.claim.verdict import DRAFT
 from assay.evidence.tables.markdown import MARKDOWN
 
 VERIFY: tuple[tuple[str, str], ...] = (
     (
         (
             "In a checkout, from the data on: build the base, measure, train, measure again, and compare with"
-            " what was published. No difference means that all bytes are the same:"
+            " what was published. No difference means that all bytes are the same. Without --force only what"
+            " is missing or changed is made, and what git holds is taken as it is:"
         ),
-        "./run repro && git diff --exit-code evidence/results evidence/README.md",
+        "./run repro --force && git diff --exit-code evidence/results evidence/README.md",
     ),
     (
         (
@@ -72,6 +74,8 @@ def written(folder: str, name: str, claim: Claim) -> bool:
     elsewhere = claim.plan.checkpoint_rule == ELSEWHERE
     if name.endswith("_served.json"):
         return SERVED in claim.warnings
+    if name == "openings.json":
+        return claim.verdict != DRAFT
     if name == NAMED_DATA:
         return elsewhere
     return not elsewhere or name == "train.json" or folder not in (f"{RESULTS}/train", f"{LOGS}/train")

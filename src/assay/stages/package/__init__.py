@@ -138,7 +138,8 @@ def members_of(project: Project, parity: Parity | None) -> Mapping[str, bytes | 
     members: dict[str, bytes | Path] = dict(files_of(root, entries, fix=fix))
     members[LOCK] = text.encode()
     members |= {} if parity is None else {PARITY: (dumps(parity) + "\n").encode()}
-    members[OPENINGS] = (dumps(ledger_of(project)) + "\n").encode()
+    if params.evaluation.open:
+        members[OPENINGS] = (dumps(ledger_of(project)) + "\n").encode()
     members[VERIFIER] = read_text(root / SOURCE_OF_VERIFIER, fix="git checkout -- src").encode()
     told = told_of(project) if project.recorded is None else read_bytes(root / TOLD, fix=fix)
     members |= {} if told is None else {TOLD: told}

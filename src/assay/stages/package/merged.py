@@ -126,7 +126,7 @@ def _side(project: Project, weights: Weights) -> Side:
                 " models/adapter)"
             ),
         )
-    task, items = task_of(project), items_of(project, "heldout")
+    task, items = task_of(project), items_of(project, params.played[0])
     n = min(params.package.parity.prompts, len(items))
     suite = choose(items, n, split="heldout", draws=1, seed=params.evaluation.seed)
     openings = [

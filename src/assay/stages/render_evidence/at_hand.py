@@ -28,6 +28,7 @@ from assay.pipeline.project import Project
 from assay.stages.render_evidence.claim_inputs import plan_asked
 
 PARAMS, LOCK = "params.yaml", "dvc.lock"
+ABSENT = object()
 # The stages behind a claim: all but the one that packs it.
 STAGES = ("fingerprint", "base", "pre_eval", "train", "control", "post_eval", "render_evidence")
 FIX = "./run repro"
@@ -87,12 +88,16 @@ def others_settings(project: Project) -> list[str]:
     return [*settings, *_of_the_plan(project, claim)]
 
 
-def changed_settings(stages: Mapping[str, Any], values: Mapping[str, Any]) -> list[str]:
+def changed_settings(
+    stages: Mapping[str, Any], values: Mapping[str, Any], *, others: Mapping[str, Any] | None = None
+) -> list[str]:
     """Return the settings that stages ran with and that are others now, a line each.
 
     Args:
         stages: Those of a dvc.lock.
         values: params.yaml.
+        others: Those of them that are not as by default: a setting that nothing ran with came with a later
+            version, and changes nothing where it is as by default. None: not known.
 
     >>> ran = {"train": {"params": {"params.yaml": {"train": {"learning_rate": 0.1}}}}}
     >>> changed_settings(ran, {"train": {"learning_rate": 0.2}})
@@ -104,6 +109,8 @@ def changed_settings(stages: Mapping[str, Any], values: Mapping[str, Any]) -> li
             _mapping(_mapping(stages.get(name)).get("params")).get(PARAMS)
         ).items():
             for leaf, ran, now in _unequal(setting, value, _value(values, setting)):
+                if ran is ABSENT and others is not None and _value(others, leaf) is None:
+                    continue
                 told.setdefault(leaf, f"{leaf} is {_shown(now)}, and {_shown(ran)} is what {name} ran with")
     return list(told.values())
 
@@ -128,7 +135,8 @@ def _lock(project: Project) -> Mapping[str, Any]:
 
 
 def _of_the_settings(project: Project, stages: Mapping[str, Any]) -> list[str]:
-    return changed_settings(stages, read_yaml(project.root / PARAMS, fix="./run assay config use"))
+    values = read_yaml(project.root / PARAMS, fix="./run assay config use")
+    return changed_settings(stages, values, others=project.params.model_dump(exclude_defaults=True))
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
@@ -144,13 +152,15 @@ def _value(values: Any, dotted: str) -> Any:
 def _unequal(name: str, ran: Any, now: Any) -> Iterator[tuple[str, Any, Any]]:
     if isinstance(ran, Mapping) and isinstance(now, Mapping):
         for key in dict.fromkeys([*ran, *now]):
-            yield from _unequal(f"{name}.{key}", ran.get(key), now.get(key))
-    elif ran != now or isinstance(ran, bool) != isinstance(now, bool):
+            yield from _unequal(f"{name}.{key}", ran.get(key, ABSENT), now.get(key))
+    elif (now if ran is ABSENT and now is None else ran) != now or isinstance(ran, bool) != isinstance(
+        now, bool
+    ):
         yield name, ran, now
 
 
 def _shown(value: Any) -> str:
-    text = "nothing" if value is None else str(value)
+    text = "nothing" if value is None or value is ABSENT else str(value)
     return text if len(text) <= 60 else f"{text[:60]}…"
 
 

@@ -32,6 +32,7 @@ from assay.evidence.details.details import Details, details_of
 from assay.evidence.details.tables import detail_notes
 from assay.evidence.figures.drawing import column
 from assay.evidence.figures.illustrated_figures import Illustrations
+from assay.evidence.formatting import split_word
 from assay.evidence.tables.claim_tables import normalised_score
 from assay.pipeline.project import Project
 from assay.pipeline.rival_files import file_of
@@ -181,7 +182,7 @@ def claim_at(
         after_suite=after[0].suite_digest,
         before_policy=before[0].policy_digest,
         after_policy=after[0].policy_digest,
-        split="heldout",
+        split=reader.suite.split,
         decoding="sampled",
         training_seeds=[trained.seed] if isinstance(trained, TrainFacts) else [],
         base_again=beside.base_again[1],
@@ -189,15 +190,15 @@ def claim_at(
         random_health=beside.random_health,
         rivals={name: episodes for name, episodes in rivals.items() if name in plan.rivals},
         planned_points=beside.planned.smallest_detectable_points,
-        level=level_of(beside.opened, plan),
+        level=plan.alpha if beside.opened is None else level_of(beside.opened, plan),
         opened=beside.opened,
         secondary_suites=played_suites(plan, beyond, scripted),
         notes=[
             *beside.notes,
             *rival_notes(reader.task, plan, facts),
-            *_notes(reader.task, trained, before[1], after[1], greedy[0][1], greedy[1][1]),
+            *_notes(reader, trained, before[1], after[1], greedy[0][1], greedy[1][1]),
             *_cautions(reader.task, trained, log, before, after),
-            *detail_notes(details),
+            *(detail_notes(details) if project.params.evaluation.open else ()),
             *shared_with_train(project),
         ],
     )
@@ -248,17 +249,17 @@ def _tables(
 
 
 def _notes(
-    task: Task, trained: Training, before: list[Episode], after: list[Episode], *greedy: list[Episode]
+    reader: ArmReader, trained: Training, before: list[Episode], after: list[Episode], *greedy: list[Episode]
 ) -> list[str]:
     """Return what a reader must be warned of that no comparison shows: alarms, and prompts that were cut."""
     rung = trained.alarms if isinstance(trained, TrainFacts) else ()
-    found = [training_alarm_said(alarm) for alarm in rung]
+    found, played = [training_alarm_said(alarm) for alarm in rung], split_word(reader.suite.split)
     for arm, episodes in zip(
         ("before", "after", "before (greedy)", "after (greedy)"), (before, after, *greedy), strict=True
     ):
-        found += [alarm_said(alarm, f"held-out episodes {arm}") for alarm in alarms(task, episodes)]
+        found += [alarm_said(alarm, f"{played} episodes {arm}") for alarm in alarms(reader.task, episodes)]
     cut = cuts_said([*before, *after])
-    return found if cut is None else [*found, f"Held-out: {cut}."]
+    return found if cut is None else [*found, f"{played.capitalize()}: {cut}."]
 
 
 def _cautions(task: Task, trained: Training, log: pd.DataFrame | None, before: Arm, after: Arm) -> list[str]:

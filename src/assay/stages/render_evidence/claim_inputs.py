@@ -22,6 +22,7 @@ from assay.evidence.claim.openings import Openings, opening_obstacles, opening_w
 from assay.evidence.claim.plan import ClaimPlan, plan_of
 from assay.evidence.claim.relaxed import cooler_said, cut_said, relaxed_said
 from assay.evidence.claim.served import served_said
+from assay.evidence.claim.verdict import DRAFT
 from assay.evidence.claim.warnings import (
     answer_for,
     clusters_said,
@@ -84,7 +85,7 @@ class ClaimInputs:
     base_again: Arm
     random_arm: Arm | None
     random_health: HealthSummary | None
-    opened: Openings
+    opened: Openings | None
 
 
 def claim_inputs(reader: ArmReader, plan: ClaimPlan, trained: Training, arms: Arms) -> ClaimInputs:
@@ -115,7 +116,7 @@ def claim_inputs(reader: ArmReader, plan: ClaimPlan, trained: Training, arms: Ar
     before, episodes = arms[0]
     homes = {each.item_id: each.cluster for each in episodes}
     said = clusters_said(len(homes), len(set(homes.values())), plan.cluster_name)
-    notes += [] if said is None else [said]
+    warned = [] if said is None else [said]
     planned = reader.once(
         partial(
             planned_power,
@@ -136,7 +137,7 @@ def claim_inputs(reader: ArmReader, plan: ClaimPlan, trained: Training, arms: Ar
     if points is None or points > plan.smallest_effect_points:
         reach = "no possible gain" if points is None else f"only gains from {points:.1f} points on"
         ahead = "training" if isinstance(trained, TrainFacts) else "it was measured"
-        notes.append(
+        warned.append(
             f"Before {ahead}, {reach} would have been found with power {planned.power:g}; the smallest that"
             f" matters is {plan.smallest_effect_points:g} points."
         )
@@ -144,12 +145,15 @@ def claim_inputs(reader: ArmReader, plan: ClaimPlan, trained: Training, arms: Ar
     if again[0].policy_digest != before.policy_digest:
         text = "another policy than the base played the base's second time"
         blockers.append((text, text))
-    opened, bars, warned = _opened(project, reader.suite, plan, trained)
-    blockers, notes = [*blockers, *bars], [*notes, *warned]
+    opened, claimed = None, project.params.evaluation.open
+    if claimed:
+        opened, bars, told = _opened(project, reader.suite, plan, trained)
+        blockers, notes = [*blockers, *bars], [*notes, *warned, *told]
     facts = read_record(project.results("control.json"), ControlFacts, fix=f"./run dvc repro {CONTROL_STAGE}")
     arm, bars, warned = _random_arm(reader, facts, trained)
     params = project.params
-    notes = [*notes, *relaxed_said(params), *cooler_said(params), *cut_said(params), *warned]
+    if claimed:  # what weakens a claim weakens no draft
+        notes = [*notes, *relaxed_said(params), *cooler_said(params), *cut_said(params), *warned]
     return ClaimInputs([*blockers, *bars], notes, planned, again, arm, facts.health, opened)
 
 
@@ -211,8 +215,8 @@ def _external(
         (each.file, each.sha256) for each in asked.data
     ]:
         return [(OTHER_NAMED, OTHER_NAMED)], notes
-    bars, warned = judged(found.shared, ("train", "heldout"))
-    for suite in project.params.dataset.secondary:
+    bars, warned = judged(found.shared, ("train", project.params.played[0]))
+    for suite in project.params.played[1:]:
         more, told = judged(found.shared, ("train", suite))
         warned += [*(f"Secondary suite: {text}." for _, text in more), *told]
     named = "Of the training data that were named (train):"
@@ -253,6 +257,8 @@ def opened_said(project: Project, claim: Claim) -> list[tuple[str, str]]:
     Raises:
         RecordError: The ledger is damaged.
     """
+    if claim.verdict == DRAFT:
+        return []
     suite = heldout_suite(project)
     ledger, own = openings(project), known_copy_id(project)
     if ledger is None:

@@ -12,6 +12,7 @@ from assay.evidence.claim.aa_test import control_said
 from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.openings import NOT_KNOWN, OTHER_OPENING, opening_said
 from assay.evidence.claim.random_reward import random_reward_said
+from assay.evidence.claim.verdict import DRAFT
 from assay.evidence.claim.warnings import UNACKNOWLEDGED
 from assay.evidence.page.shell import Tick
 from assay.stages.render_evidence.claim_inputs import OTHER_ALARMS, OTHER_PLAN, OTHER_POLICY, OTHER_RECORDS
@@ -69,11 +70,13 @@ def integrity(
         ),
         Tick("Contamination", None if shared is None else not leaks, _splits_said(shared)),
         Tick("A/A", None if claim.control is None else claim.control.passed, control_said(claim.control)),
-        _of_random_rewards(claim),
+        *([] if claim.verdict == DRAFT else [_of_random_rewards(claim)]),
         Tick(
             "Openings",
             not kinds & {NOT_KNOWN, OTHER_OPENING},
-            opening_said(claim.opened, claim.level, claim.plan),
+            "A draft: no held-out record was opened."
+            if claim.verdict == DRAFT
+            else opening_said(claim.opened, claim.level, claim.plan),
         ),
         _of_alarms(trained, kinds),
     ]

@@ -9,9 +9,12 @@ from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.differences import measure_of_primary
 from assay.evidence.claim.openings import opening_said
 from assay.evidence.claim.random_reward import random_reward_said
+from assay.evidence.claim.verdict import DRAFT
 from assay.evidence.formatting import percent
 from assay.statistics.report import Report
 from assay.tasks.protocol import Task
+
+SAME_BYTES = "Bit-identity is a promise for one machine; other processors may round differently."
 
 
 def limits(
@@ -21,11 +24,17 @@ def limits(
 
     Args:
         task: Names the clusters, and the scripted player that may read what is hidden.
-        claim: One that is not evaluable has no number among its limits.
+        claim: One that is not evaluable has no number among its limits, and a draft none of a claim's.
         before: Of the base.
         after: Of the chosen checkpoint.
         players: Reports of the scripted players on the same suite.
     """
+    if claim.verdict == DRAFT:
+        return (
+            "A draft: the records that were played choose the checkpoint too, which flatters it. For a claim"
+            " set evaluation.open: true.",
+            SAME_BYTES,
+        )
     what, elsewhere = task.cluster_name, not claim.training_seeds
     found = [
         "One base, one policy that was trained elsewhere, one held-out suite: the claim is about this policy"
@@ -57,7 +66,7 @@ def limits(
             else f"The held-out {what} come from the same source as the training {what}; nothing is said"
             f" about any other{beyond}."
         ),
-        "Bit-identity is a promise for one machine; other processors may round differently.",
+        SAME_BYTES,
     )
 
 

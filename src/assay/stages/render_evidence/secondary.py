@@ -26,7 +26,7 @@ def secondary_arms(reader: ArmReader) -> dict[str, Both]:
         EvidenceError: The episodes are not a whole suite.
     """
     found: dict[str, Both] = {}
-    for suite in reader.project.params.dataset.secondary:
+    for suite in reader.project.params.played[1:]:
         names = [secondary_file(stage, suite) for stage in (BEFORE, AFTER)]
         found[suite] = {name: reader.arm(name) for name in names}
     return found
@@ -66,7 +66,7 @@ def shared_with_train(project: Project) -> list[str]:
     path = project.results("contamination.json")
     found = read_record(path, Contamination, fix="./run dvc repro fingerprint")
     notes = []
-    for suite in project.params.dataset.secondary:
+    for suite in project.params.played[1:]:
         bars, warned = judged(found, ("train", suite))
         notes += [*(f"Secondary suite: {text}." for _, text in bars), *warned]
     return notes

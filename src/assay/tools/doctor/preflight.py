@@ -322,10 +322,10 @@ def _looked_ahead(project: Project) -> list[Finding]:
 def say_power(project: Project) -> None:
     """Say the smallest gain that the held-out suite can show, before hours are spent on what it cannot.
 
-    It follows from the base's own episodes; without them nothing is known, and nothing said.
+    It follows from the base's own episodes; without them nothing is known, and nothing said, nor of a draft.
     """
     path = project.results("pre_eval.jsonl")
-    if not path.is_file():
+    if not (path.is_file() and project.params.evaluation.open):
         return
     claim, suite = project.params.claim, heldout_suite(project)
     episodes = read_records(path, Episode, fix="./run dvc repro pre_eval")

@@ -75,16 +75,18 @@ def run(
     task: str | None = None,
     jobs: int = 1,
     one_sided: bool = False,
+    few: bool = False,
 ) -> int:
     """Train on every seed that is not finished, then write recipe.json; return 1 if one shows nothing.
 
     From the seeds `bases` further bases are built, to see which pass the gates; so many `jobs` run at a time.
+    `few`: also where the seeds are too few for a verdict.
 
     Raises:
         AssayError: The settings are wrong, the measurement before training failed, or another call is at it.
     """
     settings = replace(selected(root), seed=0, task=task or selected(root).task)
-    data = check_request(root, settings, seeds, bases, one_sided=one_sided)
+    data = check_request(root, settings, seeds, bases, one_sided=one_sided, few=few)
     recipe, home = f"{settings.task}-{settings.grpo}", root / HOME
     one_sided = one_sided or Project.open(root).params.claim.sided == "one-sided"
     with hold(home / f"{recipe}.lock"):
@@ -122,7 +124,13 @@ def run(
 
 
 def check_request(
-    root: Path, settings: Selection, seeds: Sequence[int], bases: Sequence[int], *, one_sided: bool
+    root: Path,
+    settings: Selection,
+    seeds: Sequence[int],
+    bases: Sequence[int],
+    *,
+    one_sided: bool,
+    few: bool = False,
 ) -> str:
     """Refuse now, and not in an hour, what cannot end in a record; return what the task's data are called."""
     tasks = presets(root, "task")
@@ -140,15 +148,22 @@ def check_request(
             fix=f"./run assay config use grpo={held.preset}, or another clone, or remove the file",
         )
     params = Project.open(root).params
+    if not params.evaluation.open:
+        fix = f"evaluation.open: true in configs/grpo/{settings.grpo}.yaml, then ./run assay config use"
+        raise ConfigError("settings with a verdict", found="a draft", where="evaluation.open", fix=fix)
     if bases and not isinstance(params.base, ScratchBase):
         expected = "a base that is built from a seed"
         raise ConfigError(expected, found="a pretrained one", where="--bases", fix="leave it out")
     if {*seeds} != {*params.claim.seeds}:
         plan = ", ".join(map(str, sorted(params.claim.seeds)))
         complain(f"these are not the seeds of the plan (claim.seeds: {plan}): what they show will be marked")
-    if len(seeds) < fewest_runs(params.claim.alpha, one_sided=one_sided):
-        few = describe_too_few(len(seeds), params.claim.alpha, one_sided=one_sided)
-        complain(f"there will be no verdict over seeds: {few}")
+    needed = fewest_runs(params.claim.alpha, one_sided=one_sided)
+    if len(seeds) < needed:
+        too_few = describe_too_few(len(seeds), params.claim.alpha, one_sided=one_sided)
+        if not few:
+            expected, fix = f"{needed} seeds or more", f"./run assay seeds 0..{needed - 1}, or add --yes"
+            raise ConfigError(expected, found=too_few, where="assay seeds", fix=fix)
+        complain(f"there will be no verdict over seeds: {too_few}")
     return data
 
 

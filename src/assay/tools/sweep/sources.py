@@ -232,9 +232,12 @@ def suite_of(project: Project, asked: SweepRequest) -> Suite:
     """Return what is played: the suite of the settings, or fewer or more of its items and draws.
 
     Raises:
-        ConfigError: More items are asked for than there are.
+        ConfigError: More items are asked for than there are, or a draft is to open held-out ones.
         DataError: The data changed since they were fingerprinted.
     """
+    if asked.heldout and not project.params.evaluation.open:
+        expected, fix = "settings that open the held-out suite", "leave --heldout out"
+        raise ConfigError(expected, found="a draft", where=setting("evaluation.open"), fix=fix)
     own = heldout_suite(project) if asked.heldout else validation_suite(project)
     if asked.own_suite:
         return own

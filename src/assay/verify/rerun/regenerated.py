@@ -172,7 +172,7 @@ def _arm(
         template=params.base.template,
     )
     labels = [(name, False), (f"{name}_greedy", True)]
-    labels += [(secondary_file(name, suite), False) for suite in params.dataset.secondary]
+    labels += [(secondary_file(name, suite), False) for suite in params.played[1:]]
     if who == "base":
         labels.append((AGAIN, False))
     for label, greedy in labels:
