@@ -60,7 +60,8 @@ def main() -> int:
             if subprocess.run(["assay", "verdict"], cwd=root, check=False).returncode != NO_VERDICT:
                 complain("smoke: a draft ended with a verdict")
                 return 1
-            subprocess.run(["assay", "verify", PRODUCTS[-1]], cwd=root, check=True)
+            own = ["--sha256", "dist/assay-package.sha256"]
+            subprocess.run(["assay", "verify", PRODUCTS[-1], *own], cwd=root, check=True)
             if ledger.read_bytes() != opened:
                 complain(f"smoke: {LEDGER} was written to, and a draft opens nothing")
                 return 1
