@@ -318,4 +318,106 @@ REST = (
          lambda rng, n: sums(rng, n) | {"answer": {"x": n, "y": None}}, {"success": {"compare": "json", "with": "answer"}}),
     Made("two answers, one paid", paid("float(c.strip() == 'yes')"), "oracle beats floor|trivial players", choices),
 )  # fmt: skip
-BROKEN = (*PAY, *RAISING, *REPEATING, *REST)
+
+
+def tagged(inner: str, before: str = "import re") -> str:
+    """Return the file of a reward that pays one expression of what stands in tags, x, and a; nobody in it
+    knows what is right."""
+    return reward(
+        "said = [(re.findall('<answer>(.*?)</answer>', c, re.S) or [''])[-1].strip() for c in completions]\n"
+        f"return [float({inner}) for x, a in zip(said, answer)]",
+        before,
+    )
+
+
+def _chat(rng, n: int) -> Row:  # type: ignore[no-untyped-def]
+    row = sums(rng, n)
+    return row | {"prompt": [{"role": "user", "content": row["prompt"]}]}
+
+
+def _contradicting(splits: dict[str, list[Row]]) -> None:
+    for rows in splits.values():
+        for k, row in enumerate(rows):
+            if k % 3 == 0:
+                rows[k - 1].update({key: row[key] for key in ("prompt", "a", "b")})
+
+
+def guessing(name: str, told: str) -> Made:
+    """Return an environment of three guesses that tells something after a wrong one."""
+    return Made(
+        name,
+        f"""
+from assay.tasks.own.api import Environment, Told
+
+class Made(Environment):
+    def reset(self, row, seed):
+        self.hidden, self.left = str(row["target"]), 3
+        return "Which number is it?"
+
+    def step(self, completion):
+        self.left -= 1
+        if completion.strip() == self.hidden:
+            return Told(None, 1.0, success=True)
+        if not self.left:
+            return Told(None, 0.0, success=False)
+        return Told({told}, 0.0)
+
+    def oracle(self):
+        return self.hidden
+""",
+        "trivial players",
+        number,
+        {"max_turns": 3, "players": {"oracle": "oracle"}},
+    )
+
+
+IN_TAGS = {"success": {"compare": "exact", "with": "answer", "extract": "<answer>(.*?)</answer>"}}
+BOXED = {"success": {"compare": "exact", "with": "answer", "extract": r"\\boxed\{(.*?)\}"}}
+MORE = (
+    Made("a gold within the tags", tagged("a in x"), "hedging", words, IN_TAGS),
+    Made("any word within the tags", tagged("a in re.split('[ ,|]+', x)"), "hedging", words, IN_TAGS),
+    Made("any of several tags", reward("return [float(a in re.findall('<answer>(.*?)</answer>', c)) for c, a in "
+         "zip(completions, answer)]", "import re"), "hedging", words, IN_TAGS),
+    Made("a gold within the box", reward("said = [(re.findall(r'boxed.(.*?)[}]', c) or [''])[-1] for c in completions]\n"
+         "return [float(a in x) for x, a in zip(said, answer)]", "import re"), "hedging", words, BOXED),
+    Made("within tags, success by the reward", tagged("a in x"), "hedging", words,
+         {"success": {"compare": "reward", "at_least": 1.0}}),
+    Made("an empty answer is within the gold", paid("float(c.strip() in a)"), "trivial players", words),
+    guessing("tells the answer after a wrong guess", 'f"No, it was {self.hidden}."'),
+    guessing("tells the answer in quotes", """f"Wrong. '{self.hidden}' would have been right; try again." """),
+    guessing("tells the answer first", 'f"{self.hidden} is what I wanted, not {completion[:20]}. Again!"'),
+    Made("minus the square of the length", paid("float(c.strip() == a) - (len(c) - len(a)) ** 2"), "reward parts|trivial players"),
+    Made("length costs, without end", paid("float(c.strip() == a) - 0.01 * len(c)"), "reward parts"),
+    Made("lines are paid, without end", paid("float(c.strip() == a) + 0.002 * c.count('\\n')"), "reward parts|trivial players"),
+    Made("contradicting golds", paid(EXACT), "contradicting golds", all_rows=_contradicting),
+    Made("the rank in the call", reward("best = sorted((c.strip() == a, -len(c)) for c, a in zip(completions, answer))\n"
+         "return [best.index((c.strip() == a, -len(c))) / len(best) + float(c.strip() == a) for c, a in zip(completions, answer)]"),
+         "in a batch"),
+    Made("less the mean of the call", reward("found = [float(c.strip() == a) for c, a in zip(completions, answer)]\n"
+         "return [x - sum(found) / len(found) + (len(found) == 1) * x for x in found]"), "in a batch"),
+    Made("others' equal answers cost", reward("return [float(c.strip() == a) / completions.count(c) for c, a in zip(completions, answer)]"),
+         "in a batch"),
+    Made("the first answer is for all", reward("return [float(c.strip() == answer[0]) for c in completions]"), "in a batch"),
+    Made("the last of the call is lost", reward("n = max(1, len(completions) - 1)\nreturn [float(c.strip() == a) for c, a in "
+         "zip(completions[:n], answer)]"), "in a batch"),
+    Made("any of a set", paid("float(c == a) + 0.01 * (next(iter({'a', 'b', 'c', 'd', p})) == 'a')").replace(
+         "for c, a in zip(completions, answer)", "for c, a, p in zip(completions, answer, prompts)"), "other process"),
+    Made("names in a set of three", paid("float(c == a) + 0.1 * list(NAMES).index('Bo')", "NAMES = {'Al', 'Bo', 'Cy'}"), "other process"),
+    Made("messages, where prompts are texts", paid("float(c[0]['content'].strip() == a)"), "bad completions"),
+    Made("messages caught, where prompts are texts", reward("return [value(c) == a for c, a in zip(completions, answer)]",
+         "def value(c):\n    try:\n        return c[0]['content'].strip()\n    except (TypeError, IndexError):\n        return None"), "signal"),
+    Made("texts, where prompts are messages", paid("float(c.strip() == a)"), "bad completions", _chat),
+    Made("a column that is not there", reward("return [float(c == a) for c, a in zip(completions, assistant)]", "",
+         "completions, assistant, **kwargs"), "reward parts"),
+    Made("as verl calls it", "def reward(data_source, solution_str, ground_truth, extra_info=None):\n"
+         "    return float(solution_str == ground_truth)\n", "reward parts"),
+    Made("not installed", paid("float(c == a)", "import a_package_that_nobody_has"), "reward parts"),
+    Made("a digit, then a letter", paid("float(c.strip()[:1].isdigit() and int(c) == int(a))"), "bad completions"),
+    Made("a superscript is a digit", paid("float(c.strip().isdigit() and int(c) == int(a))"), "bad completions"),
+    Made("an alarm", paid("timed(c, a)", "import signal\ndef timed(c, a):\n    signal.setitimer(signal.ITIMER_REAL, 1.0)\n"
+         "    signal.signal(signal.SIGALRM, signal.SIG_IGN)\n    return float(c.strip() == a)"), "four threads", task={"threads": 1}),
+    Made("an alarm, in a worker of threads", paid("timed(c, a)", "import signal\ndef timed(c, a):\n"
+         "    signal.signal(signal.SIGALRM, signal.SIG_IGN)\n    return float(c.strip() == a)"), "four threads",
+         task={"isolation": "worker"}),
+)  # fmt: skip
+BROKEN = (*PAY, *RAISING, *REPEATING, *REST, *MORE)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.tools.envcheck.broken import EXACT, PLAIN, paid, reward, walk
+from tests.tools.envcheck.broken import BOXED, EXACT, IN_TAGS, PLAIN, paid, reward, tagged, walk
 from tests.tools.envcheck.making import Made, Row, choices, lists, number, sums, words
 
 SAYS = PLAIN["told"].replace("success=won if done else None", "success=won")
@@ -135,4 +135,43 @@ class Made(Environment):
         return str(rng.integers(self.low, self.high + 1)) if rng.uniform() < 0.5 else str(rng.integers(1000))
 ''', rows=number, task={"max_turns": 11, "players": {"oracle": "oracle", "hasty": "weak"},
                        "success": {"compare": "reward", "at_least": 1.0}}),
+    Made("in tags, and nobody knows", tagged("x == a"), rows=words, task=IN_TAGS),
+    Made("in tags, of conversations", reward("said = [(re.findall('<answer>(.*?)</answer>', c[0]['content'], re.S) or [''])[-1].strip() "
+         "for c in completions]\nreturn [2.0 * (x == a) for x, a in zip(said, answer)]", "import re"), rows=chat, task=IN_TAGS),
+    Made("in a box, and nobody knows", reward("said = [(re.findall(r'boxed.(.*?)[}]', c) or [''])[-1] for c in completions]\n"
+         "return [float(x.strip() == a) for x, a in zip(said, answer)]", "import re"), task=BOXED),
+    Made("after four signs", paid("float(c.split('####')[-1].strip() == a and '####' in c)"),
+         task={"success": {"compare": "number", "with": "answer", "extract": "####(.*)"}}),
+    Made("thinks first", reward("return [float(bool(re.fullmatch(f'<think>.*</think>\\\\s*<answer>\\\\s*{a}\\\\s*</answer>', c.strip(), re.S))) "
+         "for c, a in zip(completions, answer)]", "import re"), task=IN_TAGS),
+    Made("success by the reward, and nobody knows", paid(EXACT), task={"success": {"compare": "reward", "at_least": 1.0}, "players": {}}),
+    Made("right by a rule that no record holds", reward("return [float(len(c) > 3 and c == c[::-1]) for c in completions]", "",
+         "completions, **kwargs"),
+         task={"success": {"compare": "reward", "at_least": 1.0}, "players": {}}, rows=lambda rng, n: {"prompt": f"A palindrome of kind {rng.integers(10**9)}?"}),
+    Made("an alarm, in a worker of one thread", paid("timed(c, a)", "import signal\ndef timed(c, a):\n"
+         "    signal.signal(signal.SIGALRM, signal.SIG_IGN)\n    return float(c.strip() == a)"), task={"isolation": "worker", "threads": 1}),
+    Made("a sorted set", paid("float(c.strip() == a) + 0.01 * sorted({a, 'b', 'c'}).index(a)")),
+    Made("named columns alone", reward("return [float(c.strip() == str(x + y)) for c, x, y in zip(completions, a, b)]", "", "completions, a, b")),
+    Made("a hedge costs", paid("max(0.0, float(a in c.split()) - 0.6 * (len(c.split()) - 1))"), rows=words),
+    Made("length costs, with a limit", paid("float(c.strip() == a) - min(0.5, 0.01 * len(c))")),
+    Made("one prompt, one answer", paid(EXACT), rows=labels),
+    Made("looks a number up", """
+from assay.tasks.own.api import Environment, Told
+
+class Made(Environment):
+    def reset(self, row, seed):
+        self.key, self.hidden = row["start"], str(row["target"])
+        return f"The note {self.key} holds a number. Say 'read NOTE', then the number times 2."
+
+    def step(self, completion):
+        word = completion.strip()
+        if word == f"read {self.key}":
+            return Told(f"It says {self.hidden}.", 0.0)
+        if word.startswith("read"):
+            return Told("There is no such note.", 0.0)
+        return Told(None, float(word == str(2 * int(self.hidden))), success=word == str(2 * int(self.hidden)))
+
+    def oracle(self, completions):
+        return str(2 * int(self.hidden)) if completions else f"read {self.key}"
+""", rows=number, task={"max_turns": 4, "players": {"oracle": "oracle"}}),
 )  # fmt: skip

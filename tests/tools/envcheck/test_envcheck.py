@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.tools.envcheck.command import QUICK_SECONDS, examined, run
+from assay.tools.envcheck.command import QUICK_SECONDS, SKIPPED, examined, run
 from assay.tools.envcheck.completions import hedges, wrapped
 from assay.tools.envcheck.evidence import CHECKS
 from tests.house import ROOT
@@ -24,6 +24,7 @@ FEW = {
     "hash of a text",
     "day of the week",
     "eval",
+    "names in a set of three",
 }
 
 
@@ -48,6 +49,12 @@ def test_the_command_writes_all_findings_and_ends_with_0_for_a_sound_task(tmp_pa
     assert run(tmp_path, "words", out=tmp_path / "found.json") == 0
     told = json.loads((tmp_path / "found.json").read_text())
     assert told["task"] == "words" and [each["check"] for each in told["findings"]] == list(CHECKS)
+
+
+def test_looks_that_were_left_out_have_an_exit_code_of_their_own(tmp_path: Path) -> None:
+    for name in ("configs", "data/words", "tasks/words"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    assert run(tmp_path, "words", seconds=0.01, out=tmp_path / "found.json") == SKIPPED
 
 
 def test_the_look_before_a_training_is_short_and_bars_one_on_a_broken_task(tmp_path: Path) -> None:

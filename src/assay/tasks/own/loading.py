@@ -160,6 +160,18 @@ def _refuse_reward(function: Callable[..., Any], name: str, where: str) -> None:
     """Refuse a function that cannot be called as TRL calls it, or grades tokens, which kept texts lack."""
     parameters = inspect.signature(function).parameters
     takes_all = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    if {"solution_str", "ground_truth"} <= parameters.keys():
+        source = "data_source=None, " if "data_source" in parameters else ""
+        fix = (
+            "add to the file, and name as task.entry: def reward(completions, answer, **kwargs): return"
+            f" [{name}({source}solution_str=c, ground_truth=a) for c, a in zip(completions, answer)]"
+        )
+        raise ConfigError(
+            "a function of lists, as TRL calls it",
+            found="one of single answers, as verl calls it",
+            where=f"{where}:{name}",
+            fix=fix,
+        )
     if "completions" not in parameters and not takes_all:
         fix = f"def {name}(completions, **kwargs)"
         raise ConfigError(
@@ -185,9 +197,9 @@ class RewardFunction(Environment):
     """
 
     def __init__(self, function: Callable[..., Any], options: Any) -> None:
-        self._function, self.options = function, options
+        self.function, self.options = function, options
         self.home = function.__module__  # where players stand
-        self._takes, self._takes_all, self._takes_more = _taken(function)
+        self._takes, self._takes_all, self._takes_more, self._needs = _taken(function)
 
     def reset(self, row: Mapping[str, Any], seed: int) -> str | list[Message]:
         """Return the record's prompt."""
@@ -200,36 +212,76 @@ class RewardFunction(Environment):
 
         Raises:
             NoReward: The function returned None for it.
+            NoColumn: It asks for a column that the record lacks.
             TypeError: What it returned is no reward.
         """
-        prompt = self._row["prompt"]
-        given: dict[str, Any] = {name: [value] for name, value in self._row.items() if name != "prompt"}
-        given["prompts"] = [prompt]
-        given["completions"] = [completion if isinstance(prompt, str) else _spoken(completion)]
+        return Told(None, parts_of(self.called([self._row], [completion])))
+
+    def called(self, rows: Sequence[Mapping[str, Any]], completions: Sequence[str]) -> Any:
+        """Return what the function says of completions, one of each row, in one call.
+
+        Raises:
+            NoColumn: It asks for a column that the rows lack.
+        """
+        prompts = [row["prompt"] for row in rows]
+        given: dict[str, Any] = {name: [row[name] for row in rows] for name in rows[0] if name != "prompt"}
+        given["prompts"] = prompts
+        given["completions"] = [
+            said if isinstance(prompt, str) else _spoken(said)
+            for said, prompt in zip(completions, prompts, strict=True)
+        ]
         for name in self._takes_more:
             given[name] = self.options if name == "options" else OF_TRL[name]
+        if lost := [name for name in self._needs if name not in given]:
+            raise NoColumn(f"it asks for the column {', '.join(lost)}; records have {', '.join(rows[0])}")
         if not self._takes_all:
             given = {name: given[name] for name in self._takes if name in given}
-        found = self._function(**given)
-        if inspect.iscoroutine(found):
-            found = asyncio.run(found)
-        return Told(None, parts_of(found))
+        found = self.function(**given)
+        return asyncio.run(found) if inspect.iscoroutine(found) else found
 
 
 @functools.lru_cache(maxsize=64)
-def _taken(function: Callable[..., Any]) -> tuple[tuple[str, ...], bool, tuple[str, ...]]:
-    """Return the names of parameters, whether all others are taken too, and which are no columns."""
+def _taken(function: Callable[..., Any]) -> tuple[tuple[str, ...], bool, tuple[str, ...], tuple[str, ...]]:
+    """Return the names of parameters, whether all others are taken too, which are no columns, and which have
+    to be given."""
     parameters = inspect.signature(function).parameters
     takes_all = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
-    return tuple(parameters), takes_all, tuple(name for name in (*OF_TRL, "options") if name in parameters)
+    more = tuple(name for name in (*OF_TRL, "options") if name in parameters)
+    free = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    needs = tuple(
+        name for name, each in parameters.items() if each.default is each.empty and each.kind not in free
+    )
+    return tuple(parameters), takes_all, more, needs
 
 
 def _spoken(completion: str) -> list[Message]:
     return [{"role": "assistant", "content": completion}]
 
 
+class NoColumn(TypeError):
+    """A reward function asks for what the records do not have."""
+
+
 class NoReward(Exception):
     """A reward of None: it could not be told, and nothing is rewarded 0 for it."""
+
+
+def rewards_of(found: Any, n: int) -> list[Mapping[str, float] | float]:
+    """Return the rewards of n completions that were graded in one call.
+
+    Raises:
+        NoReward: One is None.
+        TypeError: They are no list of n numbers or dicts of numbers, or dict of such lists.
+    """
+    values = found.tolist() if hasattr(found, "tolist") else found
+    if isinstance(values, Mapping):
+        lists = {str(name): list(each) for name, each in values.items()}
+        if any(len(each) != n for each in lists.values()):
+            raise TypeError(f"other than {n} numbers for {n} completions")
+        return [parts_of({name: [each[k]] for name, each in lists.items()}) for k in range(n)]
+    if not isinstance(values, Sequence) or isinstance(values, str) or len(values) != n:
+        raise TypeError(f"other than {n} numbers for {n} completions")
+    return [parts_of([value]) for value in values]
 
 
 def parts_of(found: Any) -> Mapping[str, float] | float:

@@ -24,6 +24,7 @@ def move(environment: Environment, ask: Ask, told: Reply, rng: np.random.Generat
     observation = told.messages[-1]["content"] if told.messages else ""
     known: dict[str, Any] = dict(ask.call.row)
     known |= {"row": ask.call.row, "observation": observation, "messages": list(told.messages), "rng": rng}
+    known["completions"] = list(ask.call.completions)
     parameters = inspect.signature(player).parameters
     wanted = [
         name for name, each in parameters.items() if each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)

@@ -24,13 +24,24 @@ from assay.pipeline.project import Project
 from assay.tools.envcheck import pay, records, repetition, teaching, watching
 from assay.tools.envcheck.case import Case, folder_of
 from assay.tools.envcheck.elsewhere import Elsewhere
-from assay.tools.envcheck.episodes import Watch
-from assay.tools.envcheck.evidence import CHECKS, Evidence, check, not_looked_at, out_of_time
+from assay.tools.envcheck.episodes import Trouble, Watch
+from assay.tools.envcheck.evidence import (
+    CHECKS,
+    OUT_OF_TIME,
+    PATIENCE,
+    Evidence,
+    check,
+    not_looked_at,
+    out_of_time,
+    spent,
+)
+from assay.tools.envcheck.form import in_form
 from assay.tools.envcheck.repetition import Script
 from assay.tools.findings import Deadline, Finding, error_finding, in_words, verdict_of
 
 SECONDS = 55.0
 QUICK_SECONDS = 8.0  # in which only what bars a training is looked at
+SKIPPED = 11  # exit code
 LEAST = 10.0  # beyond its time, before the process is ended
 IN_HAND = ("network", "bad completions", "reward parts", "other process")  # from what was seen till then
 Look = Callable[[], Finding | Sequence[Finding]]
@@ -46,12 +57,13 @@ class Report(Record):
 
 
 def run(root: Path, name: str | None = None, seconds: float = SECONDS, out: Path | None = None) -> int:
-    """Print a line for each check, write them as JSON, and return the exit code: 1 for a fault, else 0.
+    """Print a line for each check, write them as JSON, and return the exit code: 1 for a fault, SKIPPED where
+    there was no time for a look, else 0.
 
     Args:
         root: Of the project.
         name: Preset of configs/task/; None: the chosen one.
-        seconds: That it may take.
+        seconds: Of the processor that it may take.
         out: File to write; None: .scratch/envcheck/NAME.json.
 
     Raises:
@@ -80,13 +92,16 @@ def run(root: Path, name: str | None = None, seconds: float = SECONDS, out: Path
     ]
     told = f"{counted(len(findings), 'checks')}: {', '.join(counts)}"
     say(f"\n{told} ({took:.0f} s, by {judged_with}). Written: {path}")
-    return 1 if verdict_of(findings) == "fault" else 0
+    if verdict_of(findings) == "fault":
+        return 1
+    return SKIPPED if any(finding.found == OUT_OF_TIME for finding in findings) else 0
 
 
 def examined(project: Project, seconds: float = SECONDS) -> list[Finding]:
     """Return what each check found; the process that looks is ended where it goes on for too long."""
     with tempfile.TemporaryDirectory(prefix="assay-envcheck-") as folder:
         plan, out = Path(folder) / "plan.json", Path(folder) / "found.jsonl"
+        limit = PATIENCE * seconds + LEAST
         asked = {
             "root": str(project.root.resolve()),
             "params": project.params.model_dump(mode="json"),
@@ -105,14 +120,14 @@ def examined(project: Project, seconds: float = SECONDS) -> list[Finding]:
             errors="replace",
         )
         try:
-            _, said = process.communicate(timeout=seconds + LEAST)
+            _, said = process.communicate(timeout=limit)
             ended = "" if process.returncode == 0 else f"its process ended (exit code {process.returncode})"
         except subprocess.TimeoutExpired:
             alive = Path(f"{out}.alive")  # nothing else runs while a call holds Python's lock
             hangs = alive.exists() and time.time() - alive.stat().st_mtime > LEAST
             process.kill()
             _, said = process.communicate()
-            ended = f"its process was ended after {seconds + LEAST:g} s" if hangs else ""
+            ended = f"its process was ended after {limit:g} s" if hangs else ""
         lines = out.read_text(encoding="utf-8").splitlines() if out.exists() else []
     told = [json.loads(line) for line in lines if line.endswith("}")]
     findings = [Finding.model_validate(each["finding"]) for each in told if "finding" in each]
@@ -130,9 +145,10 @@ def examined(project: Project, seconds: float = SECONDS) -> list[Finding]:
             findings.append(expected.fault(f"{ended} during the check {under_way}; {last}", fix))
     findings = in_order(findings)
     missing = [name for name in CHECKS if name not in {each.check for each in findings}]
-    if seconds > QUICK_SECONDS:
+    why = next((each["unread"] for each in told if "unread" in each), None)
+    if why is None and seconds > QUICK_SECONDS:
         return in_order([*findings, *map(out_of_time, missing)])
-    why = "only what bars a training is looked at"
+    why = why or "only what bars a training is looked at"
     return in_order([*findings, *[not_looked_at(name, why) for name in missing]])
 
 
@@ -147,7 +163,13 @@ def examine(
         seconds: That it may take.
         begun: Told which check begins.
     """
-    seen = Evidence(case, Deadline(seconds), at_start=watching.state_of_process())
+    seen = Evidence(case, Deadline(seconds, spent), at_start=watching.state_of_process())
+    begun("the first episodes")
+    if (trouble := seen.unplayable) is not None:
+        yield _unplayable(seen, trouble)
+        for name in CHECKS:
+            yield not_looked_at(name, "no episode can be played")
+        return
     quick = seconds <= QUICK_SECONDS
     scripts: list[Script] = []
     elsewhere: Elsewhere | None = None
@@ -174,6 +196,8 @@ def examine(
         ("bad completions", lambda: pay.play_nonsense(seen)),
         ("execution", lambda: watching.execution(seen, folder)),
         ("gold in prompt", lambda: records.gold_in_prompt(seen)),
+        ("contradicting golds", lambda: records.contradicting_golds(seen)),
+        ("in a batch", lambda: repetition.in_a_batch(seen)),
         ("held-out overlap", lambda: records.heldout_overlap(seen)),
         ("gold through JSON", lambda: records.gold_through_json(seen)),
         ("ending", lambda: pay.ending(seen)),
@@ -212,6 +236,18 @@ def examine(
         for each in [found] if isinstance(found, Finding) else found:
             repeats = repeats and (each.check, each.level) != ("replay", "fault")
             yield each
+    if elsewhere is not None:
+        elsewhere.close()
+
+
+def _unplayable(seen: Evidence, trouble: Trouble) -> Finding:
+    name = "bad completions" if trouble.kind == "raised" else "reward parts"
+    look = check(name, "episodes that can be played", "the task's code")
+    told = f"each fails, whatever is said; {trouble}"
+    if trouble.kind == "column":
+        return look.fault(told, "call the parameter as the column is called, or the column as the parameter")
+    form = seen.in_other_form
+    return look.fault(told, "mend the code" if form is None else in_form(form))
 
 
 def main(plan_file: str, out: str) -> None:
@@ -258,6 +294,7 @@ def main(plan_file: str, out: str) -> None:
                 case = Case.of(project)
             except AssayError as error:
                 write(error_finding("reward parts", error))
+                stream.write(json.dumps({"done": True, "unread": "the task could not be loaded"}) + "\n")
                 return
             assert folder_of(case) == folder_code
             for finding in examine(case, Path(folder), float(plan["seconds"]), begun):

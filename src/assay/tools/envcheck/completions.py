@@ -27,6 +27,39 @@ BAD_COMPLETIONS = (
     '{"a":1}' * 50,
     "<|endoftext|>",
     "\n" * 500,
+    "12a",
+    "7 apples",
+    "3x",
+    "1,5",
+    "1_000",
+    "½",
+    "²",
+    "0x1F",
+    "1 2",
+    "--5",
+    "5.",
+    ".",
+    "{}",
+    '"7"',
+    "true",
+    "<answer>",
+    "</answer><answer>",
+    "\\boxed{",
+    "```json\n{",
+    "####",
+)
+# How answers are usually written where more than the answer is said; \0 stands for the answer.
+FRAMES = (
+    "\0",
+    "<answer>\0</answer>",
+    "<think>\nso\n</think>\n<answer>\n\0\n</answer>",
+    "<think>so</think><answer>\0</answer>",
+    "\\boxed{\0}",
+    "#### \0",
+    "The answer is \0",
+    "Answer: \0",
+    "```\n\0\n```",
+    "<think>so</think>\0",
 )
 LONG = "a " * 10_000
 # What a policy may come to say to every item; a text of many words is paid by graders that count.
@@ -49,13 +82,46 @@ def wrapped(text: str, extract: str | None) -> str:
     """
     if extract is None:
         return text
-    head, found, tail = re.sub(r"\\s[*+]?", " ", extract).partition("(")
-    inner, _, rest = tail.partition(")")
+    head, _, tail = re.sub(r"\\[sn][*+]?", " ", extract).partition("(")
+    rest = tail.partition(")")[2]
     plain = re.sub(r"\\(.)", r"\1", head) + "\0" + re.sub(r"\\(.)", r"\1", rest)
-    plain = re.sub(r"[$^]", "", plain)
-    made = plain.replace("\0", text)
-    seen = re.search(extract, made, re.DOTALL)
-    return made if found and inner and seen is not None and seen.group(1) == text else text
+    for frame in (re.sub(r"[$^]", "", plain), *FRAMES):
+        made = framed(text, frame)
+        seen = list(re.finditer(extract, made, re.DOTALL))
+        if seen and (seen[-1].group(1) or "").strip() == text.strip():
+            return made
+    return text
+
+
+def pattern_of(frame: str) -> str:
+    """Return the expression that finds what stands in a frame.
+
+    >>> pattern_of("<answer>\\0</answer>")
+    '<answer>(.*?)</answer>'
+    """
+    head, _, tail = frame.partition("\0")
+    return f"{re.escape(head)}(.*?){re.escape(tail)}"
+
+
+def framed(text: str, frame: str) -> str:
+    """Return a text within a frame.
+
+    >>> framed("7", "<answer>\\0</answer>")
+    '<answer>7</answer>'
+    """
+    return frame.replace("\0", text)
+
+
+def frame_of(completion: str, answer: str) -> str | None:
+    """Return the frame in which a completion holds an answer; None where it is all that is said, or does not
+    stand there once.
+
+    >>> frame_of("so: <b>7</b>", "7")
+    'so: <b>\\x00</b>'
+    """
+    if not answer or completion.count(answer) != 1 or completion.strip() == answer.strip():
+        return None
+    return completion.replace(answer, "\0")
 
 
 def trivial_texts(prompt: str, golds: Sequence[str], extract: str | None) -> dict[str, str]:

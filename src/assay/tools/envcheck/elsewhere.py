@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from assay.core.counting import counted
-from assay.tools.envcheck.evidence import Evidence, check, not_looked_at
+from assay.tools.envcheck.evidence import PATIENCE, Evidence, check, not_looked_at
 from assay.tools.envcheck.repetition import Script
 from assay.tools.envcheck.watching import Noticed
 from assay.tools.findings import Finding
@@ -24,6 +24,9 @@ LATER = 41 * 86400 + 5 * 3600 + 17 * 60 + 31.0
 MUCH_LATER = LATER + 459 * 86400  # another year, month and day of the week
 LATE = "no answer in time"
 SECONDS = 20.0  # of one such process at most
+HASH_SEED = "the hash seed (PYTHONHASHSEED)"
+SEEDS = ("1", "7", "42", "1001", "31337")  # beside 0, and the one of the process that changes everything
+SAME = "let only record, seed and completion decide: sort sets, give whole paths"
 KEPT = (
     "PATH", "HOME", "LD_", "PYTHON", "VIRTUAL_ENV", "TMP", "TEMP", "HF_", "XDG_", "ASSAY_", "SSL_", "OMP_",
     "CONDA", "CUDA", "MKL_", "SYSTEMROOT", "NUMBA", "MPLCONFIGDIR",
@@ -52,9 +55,12 @@ class Elsewhere:
         self.seen, self.scripts, self.folder = seen, scripts, folder
         (folder / "plan.json").write_text(json.dumps(plan_of(seen, scripts)), encoding="utf-8")
         self._started = self._start("all", 1.0, everything=True)
+        # One other seed shows half of what hangs on the order of a set of a few words at most, six nearly all
+        seeds = () if seen.slow else SEEDS
+        self._seeds = [self._start(f"seed-{seed}", 0.0, seed=seed) for seed in seeds]
 
     def _start(
-        self, name: str, later: float, *, everything: bool = False, only: str = ""
+        self, name: str, later: float, *, everything: bool = False, only: str = "", seed: str | None = None
     ) -> subprocess.Popen[bytes]:
         def changed(what: str) -> bool:
             return everything or only == what
@@ -62,7 +68,9 @@ class Elsewhere:
         env = {k: v for k, v in os.environ.items() if not changed("variables") or k.startswith(KEPT)}
         env["PYTHONPATH"] = os.pathsep.join(str(Path(each).resolve()) for each in sys.path if each)
         env.setdefault("PYTHONHASHSEED", "0")
-        if changed("the hash seed (PYTHONHASHSEED)"):
+        if seed is not None:
+            env["PYTHONHASHSEED"] = seed
+        if changed(HASH_SEED):
             env["PYTHONHASHSEED"] = "4242" if os.environ.get("PYTHONHASHSEED") != "4242" else "1717"
         if changed("the time zone (TZ)"):
             env["TZ"] = "XXX-05:45" if os.environ.get("TZ") != "XXX-05:45" else "YYY+09:30"
@@ -84,10 +92,18 @@ class Elsewhere:
         command = [sys.executable, "-m", __name__, str(self.folder / "plan.json"), str(out), str(later)]
         return subprocess.Popen(command, cwd=cwd, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
+    def close(self) -> None:
+        """End the processes that still run."""
+        for process in (self._started, *self._seeds):
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+
     def _result(self, name: str, process: subprocess.Popen[bytes]) -> Mapping[str, list[str]] | str:
         """Return digests by what was played, or why there are none."""
         try:
-            _, said = process.communicate(timeout=max(1.0, min(SECONDS, self.seen.deadline.left)))
+            limit = PATIENCE * max(1.0, min(SECONDS, self.seen.deadline.left))
+            _, said = process.communicate(timeout=limit)
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate()
@@ -109,6 +125,14 @@ class Elsewhere:
             return self._unrepeated(found)
         expected = [each.digest for each in self.scripts]
         told = f"{counted(len(self.scripts), 'episodes')} the same"
+        for seed, process in zip(SEEDS, self._seeds, strict=False):
+            again = self._result(f"seed-{seed}", process)
+            if not isinstance(again, str) and again["now"] != expected:
+                why = f"another result with another {HASH_SEED}: {self._differ(again['now'])}"
+                return [
+                    place.fault(why, SAME),
+                    not_looked_at("41 days later", "it differs in any other process"),
+                ]
         if not isinstance(found, str) and found["later"] == found["much later"] == expected:
             return [place.ok(told), clock.ok(told)]
         if not isinstance(found, str) and found["later"] == expected:
@@ -124,7 +148,7 @@ class Elsewhere:
         place = check("other process", "the same under another hash seed, time zone, locale, folder", CODE)
         clock = check("41 days later", "the same at any time", CODE)
         aspects = (
-            "nothing but the process", "the hash seed (PYTHONHASHSEED)", "the time zone (TZ)",
+            "nothing but the process", HASH_SEED, "the time zone (TZ)",
             "the locale (LANG)", "the folder it is called in", "variables",
         )  # fmt: skip
         blamed: list[tuple[str, str]] = []
@@ -147,8 +171,7 @@ class Elsewhere:
             names = ", ".join(name for name, _ in blamed)
             read = ", ".join(f"{key} ({at})" for key, at in sorted(Noticed.variables.items()))
             names = names.replace("variables", f"variables{': it reads ' + read if read else ''}")
-            fix = "let only record, seed and completion decide: sort sets, give whole paths"
-            well = place.fault(f"another result with another {names}: {blamed[0][1]}", fix)
+            well = place.fault(f"another result with another {names}: {blamed[0][1]}", SAME)
         fell = blamed and blamed[0][0] == aspects[0]
         if later is not None and not fell:
             return [well, clock.fault(later, _CLOCK)]

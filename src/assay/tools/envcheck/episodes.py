@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import re
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +21,7 @@ from assay.core.errors import EnvironmentFailure
 from assay.tasks.own.api import Environment
 from assay.tasks.own.calls import Ask, Call, Reply, checked, messages_of
 from assay.tasks.own.isolation.inline import failed
-from assay.tasks.own.loading import NoReward, load
+from assay.tasks.own.loading import NoColumn, NoReward, load
 from assay.tasks.own.players import move
 from assay.tasks.own.task import GOLD, SILENT, OwnState, OwnTask
 from assay.tasks.protocol import Message, Task
@@ -32,7 +33,8 @@ _OURS = str(Path(assay.__file__).parent)
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Why an episode could not go on: raised, reward (none that counts), lost."""
+    """Why an episode could not go on: raised, reward (none that counts), column (the records lack one), lost,
+    player."""
 
     kind: str
     reason: str
@@ -100,6 +102,15 @@ class Episode:
     def prompt(self) -> str:
         """The opening as one text."""
         return "\n".join(message["content"] for message in self.opening)
+
+    @property
+    def transcript(self) -> str:
+        """All that was said and told, in a line."""
+        turns = [
+            f"{shown(said)}{'' if told is None else f' → {shown(told)}'}"
+            for said, told in zip(self.said, self.told, strict=False)
+        ]
+        return "; ".join(turns) or "nothing said"
 
     @property
     def digest(self) -> str:
@@ -210,6 +221,8 @@ def _fail(episode: Episode, error: BaseException, said: str | None) -> None:
     kind = "lost" if told.kind == "lost" else "raised"
     if isinstance(error, NoReward) or (ours and episode.case.own is not None):
         kind = "reward"
+    if isinstance(error, NoColumn):
+        kind = "column"
     if isinstance(error, EnvironmentFailure):
         kind = "lost"
     episode.trouble = Trouble(kind, told.reason[:300], episode.world.item.id, said)
@@ -253,6 +266,28 @@ def always(text: str) -> Says:
 def following(texts: Sequence[str]) -> Says:
     """Return a player that says these texts in order, and the last again."""
     return lambda episode: texts[min(len(episode.said), len(texts) - 1)]
+
+
+def repeating(first: str) -> dict[str, Says]:
+    """Return players who guess once, then say what they were told: all of it, or a word or number of it."""
+
+    def told_last(pick: Callable[[str], str]) -> Says:
+        return lambda episode: first if not episode.told else pick(episode.told[-1] or "")
+
+    def found(pattern: str, place: int) -> Callable[[str], str]:
+        def pick(told: str) -> str:
+            hits = re.findall(pattern, told)
+            return str(hits[place]) if hits else ""
+
+        return pick
+
+    return {
+        "what it is told": told_last(str),
+        "the last word it is told": told_last(found(r"[^\s.,;:!?\"'()\[\]]+", -1)),
+        "the last number it is told": told_last(found(r"-?\d+(?:\.\d+)?", -1)),
+        "the first number it is told": told_last(found(r"-?\d+(?:\.\d+)?", 0)),
+        "what it is told in quotes": told_last(found(r"[\"'`]([^\"'`]+)[\"'`]", -1)),
+    }
 
 
 def player(case: Case, name: str, draw: int = 0) -> Says:

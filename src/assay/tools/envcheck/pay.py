@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from assay.core.counting import counted
 from assay.tasks.own.success import extracted
-from assay.tools.envcheck.completions import BAD_COMPLETIONS, hedges, malformed, trivial_texts, wrapped
-from assay.tools.envcheck.episodes import Episode, always, following, player, shown
-from assay.tools.envcheck.evidence import Evidence, check, not_looked_at, rates
+from assay.tools.envcheck.completions import (
+    BAD_COMPLETIONS,
+    frame_of,
+    framed,
+    hedges,
+    malformed,
+    pattern_of,
+    trivial_texts,
+    wrapped,
+)
+from assay.tools.envcheck.episodes import Episode, Says, always, following, player, repeating, shown
+from assay.tools.envcheck.evidence import LOST, Evidence, check, not_looked_at, rates
 from assay.tools.findings import Finding
 
 MOSTLY, SOME = 0.5, 0.15  # shares of items
+ALIKE = 0.05
+TAGS = ("<answer>\0</answer>", "\\boxed{\0}")
+Attempt = str | Says
 FEW = 8  # texts that are tried where an episode takes long
 PAID, HALF_PAID = 0.9, 0.5  # of the way from floor to ceiling
 REWARD = "the reward"
@@ -21,17 +34,15 @@ REWARD = "the reward"
 def oracle_beats_floor(seen: Evidence) -> Finding:
     """Return whether who knows what is right succeeds and earns more than who does not, and success and
     reward agree."""
-    task, said = seen.case.task, seen.ceiling
-    look = check(
-        "oracle beats floor", f"success and more reward for {task.ceiling} than {task.floor}", REWARD
-    )
+    task, said, knower = seen.case.task, seen.ceiling, seen.knower
     fix = "task.answer: the column of right completions, or task.players: {NAME: oracle}"
     if not said:
-        return look.warning("no player who knows what is right", fix)
+        look = check("oracle beats floor", "a player who knows what is right", REWARD)
+        return look.warning("none: a right answer was not tried", fix)
+    look = check("oracle beats floor", f"success and more reward for {knower} than {task.floor}", REWARD)
     if broken := [each.trouble for each in said if each.trouble is not None]:
-        return look.fault(
-            f"{task.ceiling} broken off {len(broken)} times of {len(said)}: {broken[0]}", "see there"
-        )
+        mend = f"mend what {knower} says" if broken[0].kind == "player" else "mend the code: it fails on it"
+        return look.fault(f"{knower} broken off {len(broken)} times of {len(said)}: {broken[0]}", mend)
     rate = sum(bool(each.success) for each in said) / len(said)
     high = sum(each.reward for each in said) / len(said)
     floors = [each.reward for each in seen.floor if each.trouble is None]
@@ -40,7 +51,9 @@ def oracle_beats_floor(seen: Evidence) -> Finding:
     first = next((each for each in said if not each.success), None)
     mend = "correct the grader, the records' answers, or task.success"
     if first is not None:
-        told += f"; first failure: item {first.world.item.id}, {shown((first.said or [''])[-1])}"
+        told += f"; first failure: item {first.world.item.id}, {first.transcript}"
+    if high <= low + 1e-12 and seen.written is not None:
+        return look.warning(f"{told}; a success as task.success declares it is not paid", fix)
     if high <= low + 1e-12 or rate < MOSTLY:
         return look.fault(told, mend)
     worse = [
@@ -88,26 +101,29 @@ def trivial_players(seen: Evidence) -> Finding:
     )
 
 
-def _trivial(seen: Evidence) -> Callable[[int, Episode], dict[str, list[str]]]:
+def _trivial(seen: Evidence) -> Callable[[int, Episode], dict[str, list[Attempt]]]:
     extract = _extract(seen)
     golds = seen.pool
 
-    def texts(k: int, top: Episode) -> dict[str, list[str]]:
+    def texts(k: int, top: Episode) -> dict[str, list[Attempt]]:
         others = [gold for gold in golds if not seen.is_right(gold, top)]
         found = trivial_texts(
             top.prompt, others[k % max(1, len(others)) :] + others[: k % max(1, len(others))], extract
         )
         if golds:  # as it is counted over all records, not among those that are wrong here
-            common = [seen.case.gold(world.item) for world in seen.case.worlds(200)]
-            most = [gold for gold in common if gold is not None] or golds
+            most = list(seen.golds(200)) or golds
             found["the commonest gold"] = max(sorted(set(most)), key=most.count)
         listed = (
             golds
             if len(golds) <= 50
-            else [*golds[:49], *[each for each in (seen.case.gold(top.world.item),) if each]]
+            else [*golds[:49], *[each for each in (seen.gold(top.world.item),) if each]]
         )
-        told = {name: [text] for name, text in found.items()}
-        return told | {"all golds at once": ["\n".join(listed), "\n".join(reversed(listed))]}
+        told: dict[str, list[Attempt]] = {name: [text] for name, text in found.items()}
+        told["all golds at once"] = ["\n".join(listed), "\n".join(reversed(listed))]
+        if seen.case.max_turns > 1:
+            first = next(iter(others), "0")
+            told |= {f"first a guess, then {name}": [says] for name, says in repeating(first).items()}
+        return told
 
     return texts
 
@@ -121,33 +137,46 @@ def hedging(seen: Evidence) -> Finding:
     """Return whether naming the right answer among others is paid, whatever their order."""
     if len(seen.pool) < 2:
         return not_looked_at("hedging", "there is one right answer to all, or none is known")
-    extract = _extract(seen)
 
-    def texts(k: int, top: Episode) -> dict[str, list[str]]:
+    def texts(k: int, top: Episode) -> dict[str, list[Attempt]]:
         if not top.said:
             return {}
         others = [text for text in seen.pool if not seen.is_right(text, top)]
-        gold, start = top.said[-1], k % max(1, len(others))
-        own = seen.case.own
-        if extract is not None and own is not None:
-            inner = [extracted(each, own.settings.success) for each in (gold, *others[start : start + 8])]
-            plain = [each for each in inner if each]
-            found = hedges(plain[0], plain[1:], k) if plain else {}
-            both = {
-                f"{name}, as task.success finds it": [wrapped(t, extract) for t in all_]
-                for name, all_ in found.items()
+        start = k % max(1, len(others))
+        said = [top.said[-1], *[*others[start:], *others[:start]][:8]]
+        answers = [_answer_in(seen, text) for text in said]
+        frames = [frame_of(said[0], answers[0]), *TAGS] if seen.case.max_turns == 1 else []
+        ways = hedges(said[0], said[1:], k)
+        inner = ways if answers == said else hedges(answers[0], answers[1:], k)
+        found: dict[str, list[Attempt]] = {name: [*orders] for name, orders in ways.items()}
+        for frame in dict.fromkeys(each for each in frames if each is not None):
+            called = frame.replace("\0", "…")
+            found |= {
+                f"{name} in {called}": [framed(text, frame) for text in orders]
+                for name, orders in inner.items()
             }
-            return found | both
-        return hedges(gold, [*others[start:], *others[:start]][:8], k)
+            found[f"{called}, several times"] = [
+                " ".join(framed(text, frame) for text in order)
+                for order in ([*answers[1:], answers[0]], answers)
+            ]
+        return found
 
     fix = "compare the whole answer, not whether it contains the right one"
     return _paid(seen, "hedging", texts, fix, turns=True)
 
 
+def _answer_in(seen: Evidence, text: str) -> str:
+    """Return what of a right completion is the answer: what task.success or a usual frame finds in it."""
+    own = seen.case.own
+    if own is not None and (found := extracted(text, own.settings.success)):
+        text = found
+    return next((each[-1] for tag in TAGS if (each := re.findall(pattern_of(tag), text, re.DOTALL))), text)
+
+
 def _paid(
     seen: Evidence,
     name: str,
-    texts: Callable[[int, Episode], dict[str, list[str]]],
+    texts: Callable[[int, Episode], dict[str, list[Attempt]]],
     fix: str,
     *,
     turns: bool = False,
@@ -168,11 +197,11 @@ def _paid(
         for called, orders in some[:: max(1, len(some) // FEW)] if seen.slow else some:
             if over() and k >= 3:
                 break
-            if not turns and not blind and any(seen.is_right(text, top) for text in orders):
+            if not turns and not blind and any(isinstance(t, str) and seen.is_right(t, top) for t in orders):
                 continue  # right for this one
             row = [_said(seen, top, text, turns) for text in orders]
             found[called].append((top, row))
-    scale, worst = seen.scale, (0.0, "nothing", 0.0)
+    scale, worst = seen.scale, (0.0, "nothing", 0.0)  # of ways that pay about alike, the plainest is named
     for called, rows in found.items():
         if len(rows) < 3:
             continue
@@ -180,7 +209,8 @@ def _paid(
         if blind:
             rate = sum(all(each.success for each in row) for _, row in rows) / len(rows)
         part = 0.0 if scale is None else 1.0 + gap / (scale[1] - scale[0])
-        worst = max(worst, (max(rate, 0.0 if blind else part), called, rate))
+        score = max(rate, 0.0 if blind else part)
+        worst = (score, called, rate) if score > worst[0] + ALIKE else worst
     score, called, rate = worst
     told = f"{called}: {score:.0%} of a right answer's reward, where it is wrong ({rate:.0%} paid in full)"
     n = f"{counted(len(found), 'ways')}, {counted(len(tops), 'items')}"
@@ -199,14 +229,16 @@ def _paid(
     )
 
 
-def _said(seen: Evidence, top: Episode, text: str, turns: bool) -> Episode:
+def _said(seen: Evidence, top: Episode, text: Attempt, turns: bool) -> Episode:
+    if not isinstance(text, str):
+        return seen.play(top.world, text)
     if turns and len(top.said) > 1:  # what was right before stays, so that the last answer is looked at
         return seen.play(top.world, following([*top.said[:-1], text]))
     return seen.play(top.world, always(text))
 
 
 def _commonest(seen: Evidence) -> str | None:
-    golds = [gold for world in seen.case.worlds(200) if (gold := seen.case.gold(world.item)) is not None]
+    golds = list(seen.golds(200))
     if len(golds) < 20:
         return None
     most = max(sorted(set(golds)), key=golds.count)
@@ -252,22 +284,22 @@ def bad_completions(seen: Evidence) -> Finding:
     raised = [each for each in seen.troubles if each.kind == "raised"]
     lost = [each for each in seen.troubles if each.kind == "lost"]
     fix = "a bad completion earns little and does not raise: catch what parsing it raises"
+    if raised and len(raised) == seen.played:
+        return look.fault(f"it fails on every completion; {raised[0]}", "mend the code")
     if raised:
         return look.fault(
             f"{counted(len(raised), 'times')} in {counted(seen.played, 'episodes')}; {raised[0]}", fix
         )
     if lost:
         told = f"{len(lost)} of {counted(seen.played, 'episodes')} lost; {lost[0]}"
-        return look.judge(
-            told, "see to what it waits for", fault=len(lost) > MOSTLY * seen.played, doubtful=True
-        )
+        return look.judge(told, LOST, fault=len(lost) > MOSTLY * seen.played, doubtful=True)
     return look.ok(f"none in {counted(seen.played, 'episodes')}")
 
 
 def reward_parts(seen: Evidence) -> Finding:
     """Return whether all rewards are finite numbers of declared parts, within the declared range."""
     look = check("reward parts", "finite numbers, of parts that task.parts declares", "task.parts")
-    odd = [each for each in seen.troubles if each.kind == "reward"]
+    odd = [each for each in seen.troubles if each.kind in ("reward", "column")]
     if odd:
         nothing = [each for each in odd if each.reason.startswith("NoReward")]
         told = f"{counted(len(odd), 'times')} in {counted(seen.played, 'episodes')}; {odd[0]}"
@@ -287,7 +319,39 @@ def reward_parts(seen: Evidence) -> Finding:
     )
     if undeclared:
         return look.fault(f"{', '.join(undeclared)} not declared", "name it in the task's parts")
+    if limits is None and (odd_length := _without_bound(seen)) is not None:
+        told, fault = odd_length
+        return look.judge(
+            told, "limit what length can earn or cost, as max(-1.0, …)", fault=fault, doubtful=True
+        )
     return look.ok(f"{', '.join(parts)} in {counted(seen.played, 'episodes')}")
+
+
+def _without_bound(seen: Evidence) -> tuple[str, bool] | None:
+    """Return that the reward grows with the length of what is said, on and on, in words, and whether it
+    outweighs what is right within the tokens of a completion."""
+    top = next(iter(seen.sound or seen.floor), None)
+    if top is None or seen.case.max_turns > 1:
+        return None
+    sizes = (100, 1_000, 10_000)
+    own, params = seen.case.own, seen.case.params
+    extract = None if own is None else own.settings.success.extract
+    gold = (top.said or ["7"])[-1]
+    low, high = seen.scale or (0.0, 1.0)
+    scale = max(high - low, 1e-9)
+    for unit in ("x", "a ", "1", gold + " ", "\n"):
+        texts = [(unit * size)[:size] for size in sizes]
+        played = [seen.play(top.world, always(wrapped(text, extract))) for text in texts]
+        if any(each.trouble is not None for each in played):
+            continue
+        paid = [each.reward for each in played]
+        steps = [paid[1] - paid[0], paid[2] - paid[1]]
+        if steps[0] * steps[1] > 0 and abs(steps[1]) > max(3 * abs(steps[0]), scale):
+            longest = 8 * params.task.max_new_tokens[params.generation.surface]  # characters, about
+            within = abs(steps[0]) / (sizes[1] - sizes[0]) * longest
+            told = f"no bound: {paid[1]:.3g} for {sizes[1]:,} characters, {paid[2]:.3g} for {sizes[2]:,}"
+            return f"{told}; being right is worth {scale:.3g}", within > 10 * scale
+    return None
 
 
 def ending(seen: Evidence) -> Finding:

@@ -119,6 +119,28 @@ def _around(told: str, gold: str) -> str:
     return shown(" ".join(told[max(0, at - 30) : at + len(gold) + 10].split()))
 
 
+def contradicting_golds(seen: Evidence) -> Finding:
+    """Return whether records that ask the same have different right answers: one of them punishes what is
+    right by the other."""
+    look = check("contradicting golds", "one right answer to a question", DATA)
+    asked: dict[str, dict[str, str]] = {}
+    n = 0
+    for items in seen.case.splits.values():
+        for item in items:
+            if item.row is not None and "prompt" in item.row and (gold := seen.gold(item)) is not None:
+                n += 1
+                asked.setdefault(digest(item.row["prompt"]), {}).setdefault(gold, item.id)
+    if not n:
+        return not_looked_at("contradicting golds", "no prompts with a known answer")
+    odd = [golds for golds in asked.values() if len(golds) > 1]
+    told = f"{len(odd)} of {counted(len(asked), 'questions')} have several"
+    if odd:
+        (one, first), (other, second) = list(odd[0].items())[:2]
+        told += f"; {shown(one)} in {first}, {shown(other)} in {second}"
+    fix = "./run assay task audit FILE --task NAME lists them: correct or leave out"
+    return look.judge(told, fix, fault=len(odd) > SOME_LEAK * len(asked), doubtful=bool(odd))
+
+
 def heldout_overlap(seen: Evidence) -> Finding:
     """Return whether worlds of held-out are among those of train."""
     look = check("held-out overlap", "worlds that train has not", DATA)
@@ -205,10 +227,8 @@ def gold_through_json(seen: Evidence) -> Finding:
                 wrong.append(f"item {item.id}: {shown(spelt)}, as JSON writes the gold, is not right")
             elif not top.success:
                 wrong.append(f"item {item.id}: {shown(str(raw))}, as Python writes the gold, is no JSON")
-        elif not top.success and case.gold(item) is not None and _structured(case.gold(item) or ""):
-            wrong.append(
-                f"item {item.id}: the gold {shown(case.gold(item) or '')} is not right by its own grader"
-            )
+        elif not top.success and (gold := seen.gold(item)) is not None and _structured(gold):
+            wrong.append(f"item {item.id}: the gold {shown(gold)} is not right by its own grader")
         elif any(text != json.loads(json.dumps(text)) or not _utf8(text) for text in top.said):
             wrong.append(f"item {item.id}: {shown(top.said[-1])} cannot be written as UTF-8")
     n = counted(len(seen.sound), "golds")

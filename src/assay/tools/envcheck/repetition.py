@@ -4,23 +4,27 @@ old state, in threads, and as a copy."""
 from __future__ import annotations
 
 import copy
+import os
 import pickle
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from assay.core.counting import counted
 from assay.core.errors import AssayError, EnvironmentFailure
 from assay.tasks.own.api import Environment
+from assay.tasks.own.loading import parts_of, rewards_of
 from assay.tools.envcheck.case import Case, World
 from assay.tools.envcheck.episodes import Episode, factory, following, open_episode, play, row_of, shown, step
-from assay.tools.envcheck.evidence import Evidence, check, not_looked_at
+from assay.tools.envcheck.evidence import LOST, Evidence, check, not_looked_at
+from assay.tools.envcheck.form import reward_of
 from assay.tools.findings import Finding
 
 CODE = "the task's code"
 MOST_SCRIPTS = 32
 THREADS = 4
+BATCH = 8
 FIX = "draw from the seed that reset is given, and keep what an episode needs in its instance"
 
 
@@ -184,7 +188,7 @@ def old_state(seen: Evidence, scripts: Sequence[Script]) -> Finding:
                     break
                 state = first.state
     except EnvironmentFailure as error:
-        return look.warning(f"lost: {error}", "see to what it waits for")
+        return look.warning(f"lost: {error}", LOST)
     except AssayError as error:
         if "repeat" in error.expected:
             return look.fault(error.found, FIX)
@@ -252,12 +256,32 @@ def pickled(seen: Evidence, scripts: Sequence[Script]) -> Finding:
 
 
 def four_threads(seen: Evidence, scripts: Sequence[Script]) -> Finding:
-    """Return whether threads at work side by side change anything."""
-    look = check("four threads", f"the same in {THREADS} threads at once", CODE)
+    """Return whether threads at work side by side change anything; of one thread, whether a thread that is
+    not the main one does."""
+    own = seen.case.own
+    n = THREADS if own is None else min(THREADS, own.settings.threads)
+    look = check("four threads", f"the same in {counted(n, 'threads')} at once", CODE)
     if not scripts:
         return not_looked_at("four threads", "nothing could be played")
+    if n == 1 and isolation() == "worker":  # plays in the main thread of that process
+        return look.ok("calls come one at a time, to a process of their own")
+    odd = _differing_in_threads(seen, scripts, n)
+    if odd is None:
+        return look.ok(f"{len(scripts)} episodes in each")
+    fix = "keep nothing in the module that calls share (task.threads of them run at once), or task.threads: 1"
+    if _differing_in_threads(seen, scripts, 1) is not None:
+        fix = "task.isolation: worker and task.threads: 1, both: it works in a main thread alone"
+    return look.fault(odd, fix)
+
+
+def isolation() -> str:
+    """Return where the task's settings have its code run; the process that looks runs it inline."""
+    return os.environ.get("ASSAY_ENVCHECK_ISOLATION", "inline")
+
+
+def _differing_in_threads(seen: Evidence, scripts: Sequence[Script], n: int) -> str | None:
     odd: list[tuple[Script, Episode]] = []
-    over, begun = seen.timed(1.5), threading.Barrier(THREADS)
+    over, begun = seen.timed(1.5), threading.Barrier(n)
 
     def work(number: int) -> None:
         begun.wait()
@@ -273,16 +297,44 @@ def four_threads(seen: Evidence, scripts: Sequence[Script]) -> Finding:
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     try:
-        threads = [threading.Thread(target=work, args=(n,), daemon=True) for n in range(THREADS)]
+        threads = [threading.Thread(target=work, args=(k,), daemon=True) for k in range(n)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
     finally:
         sys.setswitchinterval(interval)
-    fix = "keep nothing in the module that calls share (task.threads of them run at once), or task.threads: 1"
-    return (
-        look.fault(told(*odd[0], len(odd), len(scripts)), fix)
-        if odd
-        else look.ok(f"{len(scripts)} episodes in each")
-    )
+    return told(*odd[0], len(odd), len(scripts)) if odd else None
+
+
+def in_a_batch(seen: Evidence) -> Finding:
+    """Return whether a reward function pays a completion alone, as it is called here, what it pays it among
+    eight, as TRL calls it: of eight records, and of one."""
+    look = check("in a batch", "the same reward alone as in a call of eight", CODE)
+    reward = reward_of(seen.case)
+    if reward is None:
+        return not_looked_at("in a batch", "no reward function")
+    fix = "let no reward depend on the other completions of a call: each is graded by itself here"
+    golds = [(seen.gold(world.item) or "7", row_of(world)) for world in seen.worlds[:BATCH]]
+    row, others = golds[0][1], [gold for gold, _ in golds[1:4]]
+    texts = [golds[0][0], "", "a b c", *others, "7", golds[0][0]][:BATCH]
+    mixed = [(gold if k % 2 else texts[k % len(texts)], row) for k, (gold, row) in enumerate(golds)]
+    for pairs in (mixed, [(text, row) for text in texts]):
+        try:
+            alone = [parts_of(reward.called([row], [text])) for text, row in pairs]
+        except Exception:  # noqa: BLE001 - somebody's code; told by another check
+            continue
+        try:
+            rows = [copy.deepcopy(row) for _, row in pairs]
+            batch = rewards_of(reward.called(rows, [text for text, _ in pairs]), len(pairs))
+        except Exception as error:  # noqa: BLE001 - somebody's code
+            return look.fault(f"a call of {len(pairs)} fails: {type(error).__name__}: {error}"[:300], fix)
+        for (text, _), one, among in zip(pairs, alone, batch, strict=True):
+            if _total(one) != _total(among):
+                paid = f"{shown(text)} earns {_total(one):.6g} alone, {_total(among):.6g} among {len(pairs)}"
+                return look.fault(paid, fix)
+    return look.ok(f"{2 * BATCH} completions")
+
+
+def _total(parts: Mapping[str, float] | float) -> float:
+    return round(parts if isinstance(parts, float) else sum(parts.values()), 9)

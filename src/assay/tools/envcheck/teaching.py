@@ -14,6 +14,7 @@ from assay.core.storage.json import read_records
 from assay.statistics.power import smallest_gain
 from assay.tools.envcheck.episodes import Episode, Says, always, following
 from assay.tools.envcheck.evidence import Evidence, check, not_looked_at
+from assay.tools.envcheck.form import in_form
 from assay.tools.envcheck.pay import weak_draws
 from assay.tools.findings import Finding
 
@@ -42,10 +43,16 @@ def signal(seen: Evidence) -> Finding:
     fix = "pay for what some completions get right and others do not, or take items of another difficulty"
     if not told:
         return not_looked_at("signal", "nothing could be played")
+    if told[0] < LITTLE_SIGNAL and (form := seen.in_other_form) is not None:
+        return look.fault("the same for all completions, for it reads those of another form", in_form(form))
     said = f"on {told[0]:.0%} of {counted(len(mixed), 'items')} (right, wrong and trivial answers)"
     said += f"; {told[-1]:.0%} for {who}" if groups else ""
     return look.judge(
-        said, fix, fault=told[0] < LITTLE_SIGNAL, doubtful=min(told) < LITTLE_SIGNAL or told[0] < 0.8, ok=said
+        said,
+        fix if seen.sound else f"name who knows what is right, task.players: {{NAME: oracle}}; or {fix}",
+        fault=told[0] < LITTLE_SIGNAL and bool(seen.sound),
+        doubtful=min(told) < LITTLE_SIGNAL or told[0] < 0.8,
+        ok=said,
     )
 
 
@@ -106,7 +113,7 @@ def alarms(seen: Evidence) -> Finding:
     if not seen.sound:
         return not_looked_at("alarms", "no player who knows")
     rung = []
-    answers = Counter(gold for world in case.worlds(400) if (gold := case.gold(world.item)) is not None)
+    answers = Counter(seen.golds(400))
     known = bool(answers)
     if not known:
         answers = Counter(each.said[-1] for each in seen.sound if each.said)
@@ -234,7 +241,8 @@ def sharpening(seen: Evidence) -> Finding:
         return not_looked_at("sharpening", "there is no weak player of one turn, and no base was played yet")
     told = f"{who}: {greedy:.0%} by the likeliest answer, {sampled:.0%} by draws"
     fix = (
-        "take a weak player that is usually wrong, and wrong in its likeliest answer: else GRPO only sharpens"
+        "let the weak player make one mistake oftener than it is right (0.5 and 0.2 of its draws, say), not"
+        " many rare ones: else its likeliest answer is right, and GRPO only sharpens"
     )
     return look.judge(told, fix, doubtful=greedy - sampled > 0.25, ok=told)
 

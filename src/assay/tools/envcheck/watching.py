@@ -28,7 +28,7 @@ from assay.core.counting import counted
 from assay.tools.envcheck.completions import LONG, MARKER, canaries
 from assay.tools.envcheck.episodes import Watch, always, following, shown
 from assay.tools.envcheck.evidence import Evidence, check, not_looked_at
-from assay.tools.envcheck.repetition import Script
+from assay.tools.envcheck.repetition import Script, isolation
 from assay.tools.findings import Finding
 
 CODE = "the task's code"
@@ -146,16 +146,12 @@ def execution(seen: Evidence, folder: Path) -> Finding:
         if written
         else f"compiled and run: {Noticed.executed[0]}"
     )
-    kept = "inline" if own is None else _isolation(seen)
+    kept = "inline" if own is None else isolation()
     if kept != "inline":
         return look.warning(
             f"{found}; task.isolation: {kept}", "parse it instead, if that can be done (ast.literal_eval)"
         )
     return look.fault(found, "task.isolation: worker or server, or parse it instead (ast.literal_eval, json)")
-
-
-def _isolation(seen: Evidence) -> str:
-    return os.environ.get("ASSAY_ENVCHECK_ISOLATION", "inline")
 
 
 def global_state(seen: Evidence, scripts: Sequence[Script]) -> Finding:

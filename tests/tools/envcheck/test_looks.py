@@ -1,0 +1,158 @@
+"""Single looks of `assay task check`, in this process: what each names, and that what it says to do leads on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from assay.core.errors import ConfigError
+from assay.tools.envcheck import evidence, pay, records, repetition, teaching
+from assay.tools.envcheck.case import Case
+from assay.tools.envcheck.command import examine
+from assay.tools.envcheck.completions import frame_of, wrapped
+from assay.tools.envcheck.episodes import repeating
+from assay.tools.envcheck.evidence import CHECKS, OUT_OF_TIME, Evidence, spent
+from assay.tools.findings import Deadline, Finding
+from tests.tools.envcheck.broken import MORE, PLAIN, TURNS, WALK, reward
+from tests.tools.envcheck.making import Made, number, sums
+from tests.tools.envcheck.sound import SOUND
+
+SMALL = {"train": 40, "validation": 12, "heldout": 12}
+WORLDS = 6
+Look = Callable[[Evidence], Finding]
+LOOKS: dict[str, Look] = {
+    "hedging": pay.hedging,
+    "trivial players": pay.trivial_players,
+    "contradicting golds": records.contradicting_golds,
+    "in a batch": repetition.in_a_batch,
+    "signal": teaching.signal,
+    "reward parts": pay.reward_parts,
+}
+
+
+@pytest.fixture(autouse=True)
+def _few_worlds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as show a share."""
+    monkeypatch.setattr(evidence, "MOST_WORLDS", WORLDS)
+
+
+def seen_of(made: Made, folder: Path, seconds: float = 60.0) -> Evidence:
+    """Return an examination that has begun."""
+    made = replace(made, sizes=SMALL)
+    return Evidence(Case.of(made.project(folder)), Deadline(seconds, spent))
+
+
+@pytest.mark.parametrize(
+    "made", [each for each in MORE if set(each.check.split("|")) & set(LOOKS)], ids=lambda made: made.name
+)
+def test_what_is_broken_is_named(made: Made, tmp_path: Path) -> None:
+    names = made.check.split("|")
+    if made.name in ("as verl calls it", "not installed"):
+        with pytest.raises(ConfigError):
+            seen_of(made, tmp_path)
+        return
+    seen = seen_of(made, tmp_path)
+    if seen.unplayable is not None:
+        assert names == ["reward parts"] and seen.unplayable.kind == "column"
+        return
+    assert any(LOOKS[name](seen).level in ("warning", "fault") for name in names if name in LOOKS)
+
+
+@pytest.mark.parametrize("made", SOUND[-14:], ids=lambda made: made.name)
+def test_a_sound_task_is_called_faulty_by_no_look(made: Made, tmp_path: Path) -> None:
+    seen = seen_of(made, tmp_path)
+    assert seen.unplayable is None
+    for look in (pay.oracle_beats_floor, *LOOKS.values()):
+        assert look(seen).level != "fault", look(seen).found
+
+
+@pytest.mark.parametrize("form", ["messages", "texts"])
+def test_completions_of_the_other_form_are_named_and_the_fix_leads_on(form: str, tmp_path: Path) -> None:
+    broken = next(each for each in MORE if each.name.startswith(f"{form}, where"))
+    found = list(examine(Case.of(replace(broken, sizes=SMALL).project(tmp_path / "a")), tmp_path, 8.0))
+    (fault,) = [each for each in found if each.level == "fault"]
+    assert {each.check for each in found} == set(CHECKS) and "prompt: " in fault.fix
+    chat = lambda rng, n: (lambda r: r | {"prompt": [{"role": "user", "content": r["prompt"]}]})(sums(rng, n))  # noqa: E731
+    mended = replace(broken, rows=chat if "list of messages, [" in fault.fix else sums)
+    seen = seen_of(mended, tmp_path / "b")
+    assert seen.unplayable is None and pay.oracle_beats_floor(seen).level == "ok"
+
+
+def test_an_alarm_works_with_the_settings_that_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alarm = next(each for each in MORE if each.name == "an alarm")
+    seen = seen_of(alarm, tmp_path)
+    fault = repetition.four_threads(seen, repetition.scripts_of(seen))
+    assert fault.level == "fault" and "task.isolation: worker and task.threads: 1" in fault.fix
+    monkeypatch.setenv("ASSAY_ENVCHECK_ISOLATION", "worker")  # as the process that looks is told
+    assert repetition.four_threads(seen, repetition.scripts_of(seen)).level == "ok"
+
+
+def test_a_missing_column_is_named_with_those_that_are_there(tmp_path: Path) -> None:
+    seen = seen_of(next(each for each in MORE if each.name == "a column that is not there"), tmp_path)
+    assert seen.unplayable is not None
+    assert "assistant" in seen.unplayable.reason and "answer" in seen.unplayable.reason
+
+
+def test_what_is_to_be_written_around_a_reward_of_verl_is_a_reward(tmp_path: Path) -> None:
+    broken = next(each for each in MORE if each.name == "as verl calls it")
+    code = broken.code.replace("def reward", "def compute_score")
+    made = replace(broken, code=code, task={"entry": "task.py:compute_score"})
+    with pytest.raises(ConfigError) as refused:
+        Case.of(made.project(tmp_path / "a"))
+    line = re.search(r"def reward.*", str(refused.value.fix))
+    assert line is not None
+    mended = replace(broken, code=f"{code}\n\n{line.group()}\n")
+    assert pay.oracle_beats_floor(seen_of(mended, tmp_path / "b")).level == "ok"
+
+
+def test_a_failure_of_several_turns_is_told_whole(tmp_path: Path) -> None:
+    stops = WALK.format(**{**PLAIN, "oracle": "return 'stop' if self.turn else 'up'"})
+    told = pay.oracle_beats_floor(seen_of(Made("stops", stops, "", number, TURNS), tmp_path)).found
+    assert "'up' → 'at " in told and "'stop'" in told
+
+
+def test_who_knows_nothing_is_a_warning_and_who_can_be_named_clears_it(tmp_path: Path) -> None:
+    rule = {"success": {"compare": "reward", "at_least": 1.0}, "players": {}}
+    code = reward(
+        "return [float(c == str(x)[::-1]) for c, x in zip(completions, a)]", "", "completions, a, **kwargs"
+    )
+    unknown = pay.oracle_beats_floor(seen_of(Made("backwards", code, task=rule), tmp_path / "a"))
+    assert unknown.level == "warning" and "task.players: {NAME: oracle}" in unknown.fix
+    named = Made(
+        "backwards",
+        f"{code}\n\ndef knows(a):\n    return str(a)[::-1]\n",
+        task=rule | {"players": {"knows": "oracle"}},
+    )
+    assert pay.oracle_beats_floor(seen_of(named, tmp_path / "b")).level == "ok"
+
+
+def test_looks_for_which_there_is_no_time_say_so(tmp_path: Path) -> None:
+    case = Case.of(replace(SOUND[0], sizes=SMALL).project(tmp_path))
+    assert sum(each.found == OUT_OF_TIME for each in examine(case, tmp_path, 1e-6)) > 10
+
+
+def test_an_answer_is_written_as_the_expression_finds_it_in_any_of_the_usual_frames() -> None:
+    for pattern in (
+        "<answer>(.*?)</answer>",
+        r"\\boxed\{(.*?)\}",
+        "####(.*)",
+        r"answer is[: ]*(\w+)",
+        r"</think>\s*(.*)",
+    ):
+        assert (re.findall(pattern, wrapped("7", pattern), re.DOTALL) or [""])[-1].strip() == "7", pattern
+    assert frame_of("7", "7") is None and frame_of("7 of 7", "7") is None
+
+
+def test_a_player_repeats_what_it_was_told_in_several_ways() -> None:
+    class Told:
+        told = ("It was '12', not 3.",)
+
+    said = {name: says(Told) for name, says in repeating("0").items()}  # type: ignore[arg-type]
+    assert said["the last number it is told"] == "3" and said["the first number it is told"] == "12"
+    assert said["what it is told in quotes"] == "12" and said["the last word it is told"] == "3"
