@@ -145,9 +145,10 @@ class Made(Environment):
     Made("thinks first", reward("return [float(bool(re.fullmatch(f'<think>.*</think>\\\\s*<answer>\\\\s*{a}\\\\s*</answer>', c.strip(), re.S))) "
          "for c, a in zip(completions, answer)]", "import re"), task=IN_TAGS),
     Made("success by the reward, and nobody knows", paid(EXACT), task={"success": {"compare": "reward", "at_least": 1.0}, "players": {}}),
-    Made("right by a rule that no record holds", reward("return [float(len(c) > 3 and c == c[::-1]) for c in completions]", "",
-         "completions, **kwargs"),
-         task={"success": {"compare": "reward", "at_least": 1.0}, "players": {}}, rows=lambda rng, n: {"prompt": f"A palindrome of kind {rng.integers(10**9)}?"}),
+    Made("right by a rule that no record holds", reward("return [float(c.isascii() and c.isdigit() and sum(map(int, c)) == n) "
+         "for c, n in zip(completions, total)]", "", "completions, total"),
+         task={"success": {"compare": "reward", "at_least": 1.0}, "players": {}},
+         rows=lambda rng, n: (lambda t: {"prompt": f"Write digits that add up to {t}.", "total": t})(int(rng.integers(30, 10**6)))),
     Made("an alarm, in a worker of one thread", paid("timed(c, a)", "import signal\ndef timed(c, a):\n"
          "    signal.signal(signal.SIGALRM, signal.SIG_IGN)\n    return float(c.strip() == a)"), task={"isolation": "worker", "threads": 1}),
     Made("a sorted set", paid("float(c.strip() == a) + 0.01 * sorted({a, 'b', 'c'}).index(a)")),
