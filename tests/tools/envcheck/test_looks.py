@@ -24,6 +24,7 @@ from tests.tools.envcheck.sound import SOUND
 SMALL = {"train": 40, "validation": 12, "heldout": 12}
 WORLDS = 6
 Look = Callable[[Evidence], Finding]
+EXACT_CODE = reward("return [float(c.strip() == a) for c, a in zip(completions, answer)]")
 LOOKS: dict[str, Look] = {
     "hedging": pay.hedging,
     "trivial players": pay.trivial_players,
@@ -130,6 +131,12 @@ def test_who_knows_nothing_is_a_warning_and_who_can_be_named_clears_it(tmp_path:
         task=rule | {"players": {"knows": "oracle"}},
     )
     assert pay.oracle_beats_floor(seen_of(named, tmp_path / "b")).level == "ok"
+
+
+def test_what_the_task_cuts_off_is_cut_off_here_too(tmp_path: Path) -> None:
+    code = f"{EXACT_CODE}\n\ndef thinks(answer):\n    return f'<think>so</think>{{answer}}'\n"
+    made = Made("thinks", code, task={"cut": ["think"], "players": {"thinks": "oracle"}})
+    assert pay.oracle_beats_floor(seen_of(made, tmp_path)).level == "ok"
 
 
 def test_looks_for_which_there_is_no_time_say_so(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from assay.tasks.own.loading import NoColumn, NoReward, load
 from assay.tasks.own.players import move
 from assay.tasks.own.task import GOLD, SILENT, OwnState, OwnTask
 from assay.tasks.protocol import Message, Task
+from assay.tasks.wrappings import cut_off
 from assay.tools.envcheck.case import Case, World
 
 Says = Callable[["Episode"], str]
@@ -196,6 +197,7 @@ def _step_value(task: Task, episode: Episode, completion: str) -> None:
 
 def _step_live(own: OwnTask, episode: Episode, completion: str) -> None:
     assert episode.live is not None
+    completion = cut_off(completion, own.settings.cut)
     reply = checked(episode.live.step(completion), frozenset(own.settings.parts))
     episode.reply = reply
     episode.said.append(completion)
