@@ -4,6 +4,7 @@ they are, with nothing of ours between that would hide what they do."""
 from __future__ import annotations
 
 import copy
+import functools
 import hashlib
 import json
 import re
@@ -154,17 +155,15 @@ def row_of(world: World) -> dict[str, Any]:
     return found
 
 
-_FACTORIES: dict[int, Callable[[], Environment]] = {}
-
-
 def factory(case: Case) -> Callable[[], Environment]:
     """Return what makes an environment of an own task."""
-    own = case.own
-    assert own is not None
-    key = id(own)
-    if key not in _FACTORIES:
-        _FACTORIES[key] = load(own.settings, str(case.project.root))
-    return _FACTORIES[key]
+    assert case.own is not None
+    return _factory(case.own, str(case.project.root))
+
+
+@functools.lru_cache(maxsize=4)
+def _factory(own: OwnTask, root: str) -> Callable[[], Environment]:
+    return load(own.settings, root)
 
 
 def step(episode: Episode, completion: str) -> None:
