@@ -79,6 +79,7 @@ LONG = {
     "verification/test_every_member.py",
     "verification/test_external.py",
     "verification/test_external_example.py",
+    "verification/test_free_text.py",
     "verification/test_holdings.py",
     "verification/test_learned_tokens.py",
     "verification/test_numbers.py",

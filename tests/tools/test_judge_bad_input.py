@@ -42,6 +42,9 @@ FILES: dict[str, tuple[str, bytes, str]] = {
         b'{"item": "q1", "score": 1' + b"0" * 400 + b"}\n",
         "expected a finite number",
     ),
+    "digits of another script": ("csv", "item,score\nq0,١\n".encode(), "a finite number as score, found '١'"),
+    "full-width digits": ("csv", "item,score\nq0,１\n".encode(), "a finite number as score, found '１'"),
+    "digits with underscores": ("csv", b"item,score\nq0,1_0\n", "a finite number as score, found '1_0'"),
     "a word": ("csv", b"item,score\nq0,good\n", "expected a finite number as score, found 'good'"),
     "twice": (
         "csv",

@@ -24,7 +24,7 @@ def use(settings: Annotated[list[str] | None, typer.Argument(help="grpo=… task
             )
         chosen[name] = value
     seed = chosen.get("seed")
-    if seed is not None and not seed.isdecimal():
+    if seed is not None and not (seed.isascii() and seed.isdecimal()):
         raise ConfigError("a whole number", found=repr(seed), where="assay config use, seed", fix="seed=0")
     lines = tool.use(
         Path.cwd(), grpo=chosen.get("grpo"), task=chosen.get("task"), seed=None if seed is None else int(seed)

@@ -8,8 +8,8 @@ something can be hidden. So names are allowed, not forbidden: `assay package` re
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
 
 from assay.core.errors import PackageError
 from assay.core.evidence_files import FOLDERS, OBSERVED, place_of
@@ -68,6 +68,13 @@ _DATA = re.compile(
 _CODE = re.compile(rf"({_PART}/)*{_PART}\.(py|jsonl|json|md|txt|csv|tsv|yaml|yml|toml)")
 _SOURCE = re.compile(r"([a-z0-9_]+/)*([a-z0-9_]+\.py|templates/[a-z0-9_]+\.(html|css|js|md))")
 _RUNS = re.compile(r"\.(py|pyc|pyo|pyd|so|dll|dylib|sh|exe|js|jar|whl|egg|zip|tar|gz)\Z", re.IGNORECASE)
+_PAGES = (".md", ".rst", ".txt")
+# What makes a browser, or a page that shows Markdown, run or fetch something.
+_ACTIVE = re.compile(
+    rb"<\s*/?\s*(?:script|iframe|object|embed|link|meta|base|form|style|svg|math|img|video|audio|input|button)\b"
+    rb"|<[^<>]*\son[a-z]+\s*=|javascript:|data:text/html",
+    re.IGNORECASE,
+)
 # Loading one of these can run what it holds.
 _CARRIERS = ".bin .pt .pth .pkl .pickle .ckpt .joblib .dill .npy .npz .h5 .keras .msgpack"
 CODE_CARRIERS = tuple(_CARRIERS.split())
@@ -110,6 +117,26 @@ def strangers(
         folder = next((each for each in folders if name.startswith(each)), "")
         if inside is None or not inside.fullmatch(name.removeprefix(folder)):
             yield f"{name}: {_reason(name, scratch)}"
+
+
+def active_in(data: str, members: Mapping[str, bytes | Path]) -> Iterator[str]:
+    """Yield every page of the data, which is its maker's word, that would do more in a browser than be read.
+
+    Args:
+        data: Folder of the data, relative.
+        members: Path in the package → content, or the file that has it.
+
+    >>> list(active_in("data/x", {"data/x/README.md": b"# Words\\n<ScRipt src=//x>"}))
+    ['data/x/README.md: holds <ScRipt, which is more than text']
+    """
+    home = f"{PurePosixPath(data).as_posix()}/"
+    for name in sorted(members):
+        if not (name.startswith(home) and name.endswith(_PAGES)):
+            continue
+        content = members[name]
+        text = content if isinstance(content, bytes) else content.read_bytes()
+        if found := _ACTIVE.search(text):
+            yield f"{name}: holds {found[0].decode('ascii', 'replace').strip()[:20]}, which is more than text"
 
 
 def _reason(name: str, scratch: bool) -> str:

@@ -14,7 +14,6 @@ if __name__ == "__main__" and not (sys.flags.isolated or getattr(sys.flags, "saf
     del sys.path[0]  # its own folder: a json.py that came with a package must not be run
 
 import argparse
-import gzip
 import hashlib
 import os
 import pathlib
@@ -31,6 +30,7 @@ FORMAT = "assay-package/4"
 OTHER_FORMAT = "Check it with the version that wrote it, which lies in the package under src/assay"
 AGAIN = "get the package again from where it was published"
 PIECE, BLOCK = 1 << 20, tarfile.BLOCKSIZE
+GZIP = b"\x1f\x8b\x08\0"  # how one begins that has neither name nor comment, nor anything else to read
 MOST_FILES, MOST_BYTES, LONGEST_LIST, SHOWN = 20_000, 8 << 30, 16_000_000, 5  # SHOWN: names in a check
 Path = Union[str, "os.PathLike[str]"]
 Members = Iterator[tuple[str, int, BinaryIO]]  # name, size in bytes, and where the content is read from
@@ -173,12 +173,34 @@ def _measure(members: Members, lists: dict[str, bytes], most: int) -> tuple[dict
     return files, total
 
 
+class _Unzipped:
+    """What a gzip holds, which has one part and nothing behind it."""
+
+    def __init__(self, raw: BinaryIO) -> None:
+        self._raw, self._packed = raw, zlib.decompressobj(31)
+
+    def read(self, size: int) -> bytes:
+        """Return the next bytes, fewer at the end alone. Raises EOFError, zlib.error and NotAPackage."""
+        found, missing = list[bytes](), size
+        while missing and not self._packed.eof:
+            piece = self._packed.unconsumed_tail or self._raw.read(PIECE)
+            if not piece:
+                raise EOFError("the gzip ends early")
+            found.append(self._packed.decompress(piece, missing))
+            missing -= len(found[-1])
+        if self._packed.eof and (self._packed.unused_data or self._raw.read(1)):
+            raise NotAPackage("the gzip's end", "nothing behind it", "something")
+        return b"".join(found)
+
+
 def _read_archive(path: str) -> Members:
     """Yield each member of a tar, or of its gzip: plain files in order, each with the one right header."""
     with _open(path) as raw:
-        packed = raw.read(2) == b"\x1f\x8b"
+        start = raw.read(len(GZIP))
         raw.seek(0)
-        stream = cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if packed else raw
+        if start[:2] == GZIP[:2] and start != GZIP:
+            raise NotAPackage("the gzip", "one without name and comment, as gzip -n writes", "another")
+        stream = cast(BinaryIO, _Unzipped(raw)) if start == GZIP else raw
         before, length = "", 0
         try:
             while (block := stream.read(BLOCK)) != bytes(BLOCK) or not before:
@@ -195,7 +217,7 @@ def _read_archive(path: str) -> Members:
             rest = BLOCK + -(length + 2 * BLOCK) % tarfile.RECORDSIZE
             if stream.read(rest + 1) != bytes(rest):
                 raise NotAPackage("the archive's end", "zeros, and nothing behind", "something else")
-        except (tarfile.HeaderError, EOFError, gzip.BadGzipFile, zlib.error) as error:
+        except (tarfile.HeaderError, EOFError, zlib.error) as error:
             raise NotAPackage("the archive", "a sound tar, or a gzip of one", shown(str(error))) from None
 
 

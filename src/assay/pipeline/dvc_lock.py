@@ -4,15 +4,13 @@ order."""
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-
 from assay.core.errors import PackageError
+from assay.core.storage.yaml import yaml_text
 
 
 def lock_text(lock: Mapping[str, Any], stages: Sequence[str]) -> str:
@@ -32,12 +30,7 @@ def lock_text(lock: Mapping[str, Any], stages: Sequence[str]) -> str:
         raise PackageError(
             "a dvc.lock with every stage of the run", found=found, where="dvc.lock", fix="./run dvc repro"
         )
-    stream = io.StringIO()
-    writer = YAML()
-    writer.default_flow_style = False
-    writer.width = 4096
-    writer.dump({"schema": lock.get("schema"), "stages": {name: known[name] for name in stages}}, stream)
-    return stream.getvalue()
+    return yaml_text({"schema": lock.get("schema"), "stages": {name: known[name] for name in stages}})
 
 
 def refuse_others(

@@ -28,6 +28,7 @@ READS = {
     "post_eval": (place_of("fingerprint.json"), BASE, ADAPTER),
     "render_evidence": (folder_of("data"), folder_of("train")),
 }
+STAGE_KEYS = {"cmd", "deps", "params", "outs"}
 WRITTEN = ("evidence/", "models/")
 LockEntry = Mapping[str, Any]
 
@@ -73,6 +74,8 @@ def lock_whole(package: Unpacked) -> LookResult:
         wrong.append(f"dvc.lock: stages {', '.join(sorted(odd))}: in it, or in the pipeline, not in both")
     values = read_yaml(package.root / PARAMS, fix=FIX)
     for stage in sorted(set(lock) & set(BEFORE)):
+        if more := set(lock[stage]) - STAGE_KEYS:
+            wrong.append(f"dvc.lock, {stage}: {min(map(str, more))!r:.60} is nothing that DVC writes")
         if lock[stage].get("cmd") != f"assay {stage.replace('_', '-')}":
             wrong.append(f"dvc.lock, {stage}, cmd: {lock[stage].get('cmd')!r:.80}")
         wrong += _other_settings(stage, lock[stage], values)
@@ -113,9 +116,8 @@ def _entries(lock: Mapping[str, Any]) -> Iterator[tuple[str, str, LockEntry]]:
         for kind in ("deps", "outs"):
             for entry in found.get(kind) or []:
                 kinds = {"path": str, "md5": str, "size": int, "hash": str}
-                if not isinstance(entry, dict) or any(
-                    type(entry.get(name)) is not of for name, of in kinds.items()
-                ):
+                known = isinstance(entry, dict) and set(entry) <= {*kinds, "nfiles", "isexec"}
+                if not known or any(type(entry.get(name)) is not of for name, of in kinds.items()):
                     where = f"dvc.lock, {stage}, {kind}"
                     raise RecordError(
                         "path, hash, md5 and size", found=repr(entry)[:80], where=where, fix=FIX

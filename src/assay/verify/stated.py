@@ -3,33 +3,69 @@ this run and keep its bounds; openings.json and rivals.json follow from the rest
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 from assay.core.config.served import ServedBase
 from assay.core.config.settings import PretrainedBase, ScratchBase
 from assay.core.counting import counted
 from assay.core.evidence_files import place_of
-from assay.core.records import HEALTH_RULES, OpenedRecords
-from assay.core.storage.files import read_bytes, sha256_bytes
-from assay.core.storage.json import read_record
+from assay.core.records import HEALTH_RULES, ControlFacts, OpenedRecords, Record
+from assay.core.storage.files import read_bytes, read_text, sha256_bytes
+from assay.core.storage.json import json_text, read_record
 from assay.dataset.external import whole_of
+from assay.dataset.served import ServedPin
 from assay.evidence.claim.openings import level_of, openings_of
 from assay.package.layout import OPENINGS, PARITY
 from assay.package.parity import Parity
+from assay.package.provenance import Sha256
 from assay.pipeline.heldout_ledger import HeldoutLedger
 from assay.pipeline.note_openings import opened_records
-from assay.pipeline.rival_files import facts_of, file_of
+from assay.pipeline.rival_files import BaseRivals, facts_of, file_of
 from assay.policy.base.pretrained import name_of
+from assay.tasks.protocol import reward_range
 from assay.tasks.rivals import BEST_OF_N, CONSTRAINED, FEW_SHOT, OF_THE_BASE, rivals_of
 from assay.verify.checks import LookResult
+from assay.verify.content.weights import base_shapes
 from assay.verify.unpacked import FIX, Unpacked
+
+
+class BuiltBase(Record):
+    """base.json of a base that was built here."""
+
+    kind: Literal["scratch"]
+    seed: int
+    digest: Sha256
+    parameters: int
+    copy_accuracy: float
+    parsed_rate: float
+    success_rate: float
+    mean_reward: float
+
+
+class PinnedBase(Record):
+    """base.json of a pretrained base."""
+
+    kind: Literal["pretrained"]
+    model: str
+    revision: str | None
+    digest: Sha256
+
+
+class AskedBase(Record):
+    """base.json of a base behind an address."""
+
+    kind: Literal["served"]
+    model: str
+    digest: Sha256
+    served: ServedPin
 
 
 def facts_within_bounds(package: Unpacked) -> LookResult:
     """Check that what was measured of the model is of this model, in range, and keeps the bounds of the
     settings."""
-    wrong = [*_base(package), *_parity(package), *_control(package)]
+    wrong = [*_base(package), *_parity(package), *_control(package), *_written_otherwise(package)]
     said = (
         "base.json, parity.json and control.json are of this run and keep its bounds; their numbers need the"
         " model"
@@ -39,9 +75,16 @@ def facts_within_bounds(package: Unpacked) -> LookResult:
 
 def _base(package: Unpacked) -> Iterator[str]:
     base, told = package.project.params.base, package.base
+    forms: dict[str, type[Record]] = {"scratch": BuiltBase, "pretrained": PinnedBase, "served": AskedBase}
+    read_record(package.results("base.json"), forms[base.kind], fix=FIX)
     expected: dict[str, object] = {"kind": base.kind}
     if isinstance(base, ScratchBase):
         expected["seed"] = base.seed
+        shapes = base_shapes(base, len(package.words.vocabulary)).values()
+        expected["parameters"] = sum(math.prod(shape) for shape in shapes)
+        low, high = reward_range(package.task) or (-math.inf, math.inf)
+        if not low <= told["mean_reward"] <= high:
+            yield f"base.json, mean_reward: {told['mean_reward']!r:.40}, and rewards are from {low} to {high}"
         for name, least in (
             ("copy_accuracy", base.gates.copy_accuracy),
             ("parsed_rate", base.gates.parsed_rate),
@@ -59,6 +102,16 @@ def _base(package: Unpacked) -> Iterator[str]:
     for name, value in expected.items():
         if told.get(name) != value:
             yield f"base.json, {name}: {told.get(name)!r:.40}, and {value!r} in params.yaml"
+
+
+def _written_otherwise(package: Unpacked) -> Iterator[str]:
+    """Yield the records that are made again from nothing, and not written as assay writes them."""
+    records: dict[str, type[Record]] = {"control.json": ControlFacts, "openings.json": OpenedRecords}
+    records |= {"rivals.json": BaseRivals, "train.json": type(package.told)}
+    told = {name: read_record(package.results(name), kind, fix=FIX) for name, kind in records.items()}
+    for name, value in {**told, "base.json": package.base}.items():
+        if read_text(package.results(name), fix=FIX) != json_text(value):
+            yield f"{name}: not as assay writes it"
 
 
 def _parity(package: Unpacked) -> Iterator[str]:

@@ -6,36 +6,38 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from assay.core.config.base import Fraction, Natural, Positive, Rate, Settings
+from assay.core.config.base import MOST, Fraction, Natural, Positive, Rate, Settings, Within
 
 
 class Levels(Settings):
     """When one signal is an AMBER or RED alarm: beyond a value for so many steps on end."""
 
-    amber: float
+    amber: Within
     amber_for: Positive
-    red: float
+    red: Within
     red_for: Positive
 
 
 class StoppingLevels(Levels):
     """Levels of a signal that also ends a training in which nothing can be learned."""
 
-    stop: float
+    stop: Within
     stop_for: Positive
 
 
 class LengthLevels(Settings):
     """Completion length against its baseline, as factors either way: 2 means half or twice."""
 
-    amber: Annotated[float, Field(gt=1)]
-    red: Annotated[float, Field(gt=1)]
+    amber: Annotated[float, Field(gt=1, le=1e9)]
+    red: Annotated[float, Field(gt=1, le=1e9)]
 
 
 class ValidationLevels(Settings):
     """What training reward may claim that validation does not show."""
 
-    evaluations: Annotated[int, Field(ge=2)] = Field(description="validations on end that are looked at")
+    evaluations: Annotated[int, Field(ge=2, le=MOST)] = Field(
+        description="validations on end that are looked at"
+    )
     gap: Fraction = Field(description="growth of mean reward beyond success, both normalised: AMBER")
     correlation: Annotated[float, Field(ge=-1, le=1)] = Field(
         description="rank correlation of reward and success below: RED"

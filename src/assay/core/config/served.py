@@ -8,10 +8,11 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from assay.core.config.base import Natural, PlainBase, Positive, Settings
+from assay.core.config.base import From0, Natural, PlainBase, Settings
 
 EXAMPLE = "http://127.0.0.1:8000/v1"
-Price = Annotated[float, Field(ge=0)]
+Price = From0
+PerMinute = Annotated[int, Field(ge=1, le=10**9)]
 # What assay sends itself, or could not read the answers of.
 OURS = ("messages", "model", "n", "stream", "tools")
 # What the settings decide; a field that a server refuses may be left out by null, but for the temperature,
@@ -46,11 +47,13 @@ class ServedBase(ServedModel, PlainBase):
         description="further fields of each request, {} for none; null leaves one out",
         examples=[{"top_k": 20}],
     )
-    in_flight: Positive = Field(description="questions at once")
-    timeout: Annotated[float, Field(gt=0)] = Field(description="seconds for an answer to be there, whole")
+    in_flight: Annotated[int, Field(ge=1, le=1024)] = Field(description="questions at once")
+    timeout: Annotated[float, Field(gt=0, le=86_400)] = Field(
+        description="seconds for an answer to be there, whole"
+    )
     retries: Natural = Field(description="how often a question is asked again")
-    requests_per_minute: Positive | None
-    tokens_per_minute: Positive | None
+    requests_per_minute: PerMinute | None
+    tokens_per_minute: PerMinute | None
 
     @property
     def asked(self) -> list[Any]:

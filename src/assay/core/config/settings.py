@@ -9,13 +9,27 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from assay.core.config.base import Digest, Fraction, Natural, PlainBase, Positive, Rate, Settings
+from assay.core.config.base import (
+    MOST,
+    Above0,
+    Digest,
+    Fraction,
+    Natural,
+    PlainBase,
+    Positive,
+    Rate,
+    Seed,
+    Settings,
+)
 from assay.core.config.health import HealthSettings
 from assay.core.config.rivals import RivalSettings
 from assay.core.config.served import ServedBase
 from assay.core.config.tasks import Surface, TaskSettings, every_task
 from assay.core.config.training import Brought, TrainSettings, any_training
 from assay.core.records import HealthRule
+
+MOST_AT_ONCE = 65_536  # of what is held in memory side by side
+MOST_PLAYS = 2_000_000  # of a suite
 
 
 class ClaimSettings(Settings):
@@ -30,7 +44,7 @@ class ClaimSettings(Settings):
     checkpoint_rule: Literal["best_validation_reward", "last", "chosen elsewhere"] = Field(
         description="chosen elsewhere: of train.kind external alone, where nobody here knows how"
     )
-    seeds: Annotated[list[Natural], Field(min_length=1, max_length=100)] = Field(
+    seeds: Annotated[list[Seed], Field(min_length=1, max_length=100)] = Field(
         description="training seeds of a statement about the recipe: all of them, and no other"
     )
     sided: Literal["two-sided", "one-sided"] = Field(
@@ -99,9 +113,7 @@ class ParitySettings(Settings):
     """How far the merged model may be from base and adapter side by side."""
 
     prompts: Positive = Field(description="held-out openings that both answer")
-    max_logit_difference: Annotated[float, Field(gt=0)] = Field(
-        description="largest absolute difference of any logit"
-    )
+    max_logit_difference: Above0 = Field(description="largest absolute difference of any logit")
     min_greedy_agreement: Fraction = Field(description="share of greedy tokens that have to be the same")
 
 
@@ -181,23 +193,35 @@ class DatasetSettings(Settings):
         return PurePath(os.path.normpath(self.root)).name or self.root
 
 
+MOST_WEIGHTS = 1_000_000_000
+
+
 class TinyArchitecture(Settings):
     """Shape of the from-scratch Qwen3."""
 
-    hidden_size: Positive
-    intermediate_size: Positive
-    layers: Positive
-    heads: Positive
-    max_positions: Positive
-    initializer_range: Annotated[float, Field(gt=0)]
+    hidden_size: Annotated[int, Field(ge=1, le=16_384)]
+    intermediate_size: Annotated[int, Field(ge=1, le=65_536)]
+    layers: Annotated[int, Field(ge=1, le=256)]
+    heads: Annotated[int, Field(ge=1, le=256)]
+    max_positions: Annotated[int, Field(ge=1, le=131_072)]
+    initializer_range: Above0
+
+    @model_validator(mode="after")
+    def _is_tiny(self) -> Self:
+        weights = self.layers * self.hidden_size * (4 * self.hidden_size + 3 * self.intermediate_size)
+        if weights > MOST_WEIGHTS:
+            raise ValueError(
+                f"architecture: {weights:,} weights, at most {MOST_WEIGHTS:,} are built from scratch"
+            )
+        return self
 
 
 class PhaseSettings(Settings):
     """One phase of the supervised warm start."""
 
     steps: Positive
-    batch_size: Positive
-    learning_rate: Annotated[float, Field(gt=0)] = Field(examples=[0.003])
+    batch_size: Annotated[int, Field(ge=1, le=MOST_AT_ONCE)]
+    learning_rate: Above0 = Field(examples=[0.003])
 
 
 class WarmStart(Settings):
@@ -227,11 +251,11 @@ class ScratchBase(PlainBase):
     """A tiny model built from scratch."""
 
     kind: Literal["scratch"]
-    seed: Natural
+    seed: Seed
     architecture: TinyArchitecture
     warm_start: WarmStart
     gates: Gates
-    bpe_vocabulary: Annotated[int, Field(ge=LEAST_BPE)] | None = Field(
+    bpe_vocabulary: Annotated[int, Field(ge=LEAST_BPE, le=MOST_AT_ONCE)] | None = Field(
         default=None,
         description="tokens of a byte-level BPE tokenizer that is learned from the lessons, for surface json;"
         " null: a token for each word of surface compact",
@@ -248,24 +272,24 @@ class PretrainedBase(Settings):
     revision: str | None
     dtype: Literal["float32", "bfloat16"]
     quantization: Literal["nf4"] | None
-    template: dict[str, bool | int | str] = Field(
+    template: dict[str, bool | Annotated[int, Field(ge=-MOST, le=MOST)] | str] = Field(
         description="what the chat template is given, {} for nothing", examples=[{"enable_thinking": False}]
     )
 
 
-COOLEST = 0.01  # logits that are divided by less overflow
+COOLEST, HOTTEST = 0.01, 100.0  # logits that are divided by less overflow, by more say nothing
 
 
 class GenerationSettings(Settings):
     """How completions are produced, in training and evaluation."""
 
     surface: Surface
-    temperature: Annotated[float, Field(ge=COOLEST)]
-    evaluation_temperature: Annotated[float, Field(ge=COOLEST)] | None = Field(
+    temperature: Annotated[float, Field(ge=COOLEST, le=HOTTEST)]
+    evaluation_temperature: Annotated[float, Field(ge=COOLEST, le=HOTTEST)] | None = Field(
         description="of every evaluation and validation, before and after, at most temperature;"
         " null: temperature"
     )
-    batch_size: Positive = Field(description="conversations held at once")
+    batch_size: Annotated[int, Field(ge=1, le=MOST_AT_ONCE)] = Field(description="conversations held at once")
     backend: Literal["cached", "lean", "transformers", "vllm", "vllm_server"] = Field(
         description=(
             "cached: our own; lean: the same, faster, for float32 models of some families, which also learn"
@@ -297,10 +321,15 @@ class EvaluationSettings(Settings):
         description="false: a draft, which plays validation items in place of held-out ones and ends without"
         " a verdict",
     )
-    seed: Natural
+    seed: Seed
     items: Positive
-    draws: Annotated[int, Field(ge=2)]
+    draws: Annotated[int, Field(ge=2, le=4096)]
     rivals: RivalSettings
+
+    @model_validator(mode="after")
+    def _can_be_played(self) -> Self:
+        _refuse_larger(self.items, self.draws)
+        return self
 
 
 class ValidationSettings(Settings):
@@ -309,10 +338,20 @@ class ValidationSettings(Settings):
     suite: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")] = Field(
         description="data file, without .jsonl; never train, never a held-out one"
     )
-    seed: Natural
+    seed: Seed
     items: Positive
-    draws: Positive
+    draws: Annotated[int, Field(ge=1, le=4096)]
     interval: Positive = Field(description="optimizer steps between validations")
+
+    @model_validator(mode="after")
+    def _can_be_played(self) -> Self:
+        _refuse_larger(self.items, self.draws)
+        return self
+
+
+def _refuse_larger(items: int, draws: int) -> None:
+    if items * draws > MOST_PLAYS:
+        raise ValueError(f"items x draws: {items * draws:,} plays, at most {MOST_PLAYS:,}")
 
 
 class CheckpointSettings(Settings):
@@ -355,7 +394,7 @@ class Params(Settings):
     """The whole of params.yaml."""
 
     version: Literal[1]
-    seed: Natural
+    seed: Seed
     device: Literal["cpu", "cuda"]
     threads: Annotated[int, Field(ge=1, le=256)]
     deterministic: bool = Field(

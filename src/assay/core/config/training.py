@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag, model_validator
 
-from assay.core.config.base import Digest, Natural, Positive, Rate, Settings
+from assay.core.config.base import MOST, Above0, Digest, From0, Natural, Positive, Rate, Settings
 from assay.core.config.places import setting
 from assay.core.config.served import ServedModel
 from assay.core.errors import ConfigError
@@ -35,18 +35,18 @@ class TrainSettings(Settings):
 
     steps: Positive
     items_per_step: Positive
-    group_size: Annotated[int, Field(ge=2)]
+    group_size: Annotated[int, Field(ge=2, le=4096)]
     micro_batch_size: Positive = Field(description="episodes in one forward and backward pass")
     num_iterations: Literal[1] = Field(
         description="optimisation passes over one batch of episodes; more is not tried yet"
     )
-    learning_rate: Annotated[float, Field(gt=0)]
+    learning_rate: Above0
     lr_scheduler: Literal["constant", "constant_with_warmup", "linear", "cosine"]
     warmup_steps: Natural
-    max_grad_norm: Annotated[float, Field(gt=0)]
-    beta: Annotated[float, Field(ge=0)] = Field(description="weight of the KL term in the loss")
+    max_grad_norm: Above0
+    beta: From0 = Field(description="weight of the KL term in the loss")
     epsilon_low: Rate
-    epsilon_high: Annotated[float, Field(gt=0)]
+    epsilon_high: Above0
     loss_type: Literal["grpo", "bnpo", "dapo"]
     scale_rewards: Literal["group", "batch", "none"]
     gradient_checkpointing: bool
@@ -56,6 +56,16 @@ class TrainSettings(Settings):
         " always has one"
     )
     lora: LoraSettings
+
+    @model_validator(mode="after")
+    def _can_be_held(self) -> Self:
+        for what, n, most in (
+            ("steps x items_per_step", self.steps * self.items_per_step, 10_000_000),
+            ("items_per_step x group_size", self.items_per_step * self.group_size, MOST),
+        ):
+            if n > most:
+                raise ValueError(f"{what}: {n:,}, at most {most:,}")
+        return self
 
     def measures_kl(self, step: int) -> bool:
         """Return whether the KL to the base is measured at a step, counted from 1."""

@@ -181,9 +181,14 @@ def read_records(path: Path, kind: type[R], *, fix: str) -> list[R]:
 
 def write_json(path: Path, value: Any) -> None:
     """Write one value for people and programs: indented, sorted keys, final newline."""
+    write_text(path, json_text(value))
+
+
+def json_text(value: Any) -> str:
+    """Return what `write_json` writes."""
     if isinstance(value, BaseModel):
         value = value.model_dump(mode="json")
-    write_text(path, json.dumps(value, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    return json.dumps(value, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def write_jsonl(path: Path, values: Iterable[Any]) -> None:

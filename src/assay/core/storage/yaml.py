@@ -5,8 +5,9 @@ Values are those that JSON has as well: what is read here is compared, shown and
 
 from __future__ import annotations
 
+import io
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from functools import lru_cache
 from pathlib import Path
@@ -55,6 +56,19 @@ def read_yaml(path: Path, *, fix: str) -> dict[str, Any]:
         raise ConfigError("a mapping of settings", found=type(value).__name__, where=path.name, fix=fix)
     refuse_foreign(value, where=path.name, fix=fix)
     return value
+
+
+def yaml_text(value: Mapping[str, Any]) -> str:
+    """Return the one text of a mapping: no comment, every list and mapping in lines.
+
+    >>> yaml_text({"a": {"b": [1, 1e-06]}})
+    'a:\n  b:\n  - 1\n  - 1e-06\n'
+    """
+    stream, writer = io.StringIO(), YAML()
+    writer.default_flow_style = False
+    writer.width = 4096
+    writer.dump(value, stream)
+    return stream.getvalue()
 
 
 def line_of(path: Path, steps: Sequence[str], *, fix: str) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from assay.core.provenance import now
 from assay.core.storage.files import read_bytes, read_text, write_text
 from assay.core.storage.json import dumps, write_json
 from assay.core.storage.locks import hold
-from assay.core.storage.yaml import read_yaml
+from assay.core.storage.yaml import read_yaml, yaml_text
 from assay.dataset.external import WholeFacts, read_training, whole_of
 from assay.package.archive import sealed, write_gz, write_tar
 from assay.package.layout import (
@@ -29,6 +29,7 @@ from assay.package.layout import (
     SUMS,
     TOLD,
     VERIFIER,
+    active_in,
     files_of,
     strangers,
 )
@@ -60,6 +61,7 @@ READS = (
 )
 WRITES = ("dist",)
 BEFORE = ("fingerprint", "base", "pre_eval", "train", "control", "post_eval", "render_evidence")
+PARAMS = "params.yaml"
 SOURCE_OF_VERIFIER = "src/assay/package/verify.py"
 
 
@@ -137,6 +139,8 @@ def members_of(project: Project, parity: Parity | None) -> Mapping[str, bytes | 
     text = lock_text(read_yaml(root / LOCK, fix=fix), BEFORE)
     members: dict[str, bytes | Path] = dict(files_of(root, entries, fix=fix))
     members[LOCK] = text.encode()
+    # Its values alone: a comment, or an order of keys, is what no check could hold against anything.
+    members[PARAMS] = yaml_text(read_yaml(root / PARAMS, fix=fix)).encode()
     members |= {} if parity is None else {PARITY: (dumps(parity) + "\n").encode()}
     if params.evaluation.open:
         members[OPENINGS] = (dumps(ledger_of(project)) + "\n").encode()
@@ -144,8 +148,10 @@ def members_of(project: Project, parity: Parity | None) -> Mapping[str, bytes | 
     told = told_of(project) if project.recorded is None else read_bytes(root / TOLD, fix=fix)
     members |= {} if told is None else {TOLD: told}
     whole = members | documents(project, members)
-    if odd := list(strangers_in(project, whole)):
-        fix = "move it out of the folder; a package holds exactly what package/layout.py lists"
+    if odd := [*strangers_in(project, whole), *active_in(params.dataset.root, whole)]:
+        fix = (
+            "move it out of the folder, or write it as plain text; package/layout.py lists what there may be"
+        )
         raise PackageError(
             "files that have a place in a package", found=odd[0], where=f"{len(odd)} of the run", fix=fix
         )

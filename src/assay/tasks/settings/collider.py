@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from assay.core.config.base import Fraction, Positive
+from assay.core.config.base import Fraction, From0, Positive
 from assay.core.config.tasks import TaskSettings
 
 
@@ -18,9 +18,7 @@ class ColliderTask(TaskSettings):
     name: Literal["collider"]
     code: Literal["src/assay/tasks/collider"] = "src/assay/tasks/collider"
     max_turns: Positive
-    shaping: Annotated[float, Field(ge=0)] = Field(
-        description="coefficient of the potential-based shaping in training"
-    )
+    shaping: From0 = Field(description="coefficient of the potential-based shaping in training")
     gamma: Fraction = Field(description="discount of the shaping potential")
 
     @property

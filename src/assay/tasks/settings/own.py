@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from assay.core.config.base import Positive, Settings
+from assay.core.config.base import From0, Positive, Settings, Within
 from assay.core.config.tasks import TaskSettings
 from assay.tasks.settings.structured import PartKind
 
@@ -38,8 +38,8 @@ class Success(Settings):
         description="regular expression whose first group, of its last match, is compared;"
         " null: all, stripped",
     )
-    tolerance: Annotated[float, Field(ge=0)] = Field(default=0.0, description="of number, absolute")
-    at_least: float | None = Field(default=None, description="of reward: success from this sum on")
+    tolerance: From0 = Field(default=0.0, description="of number, absolute")
+    at_least: Within | None = Field(default=None, description="of reward: success from this sum on")
 
     @model_validator(mode="after")
     def _has_what_it_compares_with(self) -> Self:
@@ -71,7 +71,7 @@ class OwnTask(TaskSettings):
     parts: Annotated[dict[str, PartKind], Field(min_length=1, examples=[{"reward": "outcome"}])] = Field(
         default={"reward": "outcome"}, description="named parts of the reward and what each pays for"
     )
-    reward_range: Annotated[list[float], Field(min_length=2, max_length=2)] | None = Field(
+    reward_range: Annotated[list[Within], Field(min_length=2, max_length=2)] | None = Field(
         default=None,
         description="smallest and largest reward of an episode; null: not known",
         examples=[[0.0, 1.0]],
@@ -106,10 +106,10 @@ class OwnTask(TaskSettings):
         default="inline",
         description="inline: in this process; worker: one of its own; server: at ASSAY_TASK_SERVER",
     )
-    timeout_s: Annotated[float, Field(gt=0)] = Field(
+    timeout_s: Annotated[float, Field(gt=0, le=86_400)] = Field(
         default=5.0, description="of one call, after which it is lost"
     )
-    threads: Positive = Field(default=16, description="calls side by side")
+    threads: Annotated[int, Field(ge=1, le=1024)] = Field(default=16, description="calls side by side")
     max_turns: Positive = Field(default=1, description="completions of an episode")
     max_prompt_tokens: Positive | None = Field(
         default=None, description="of a rendered opening; null: no limit"

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import Field, model_validator
 
-from assay.core.config.base import Fraction, Positive, Settings
+from assay.core.config.base import Fraction, From0, Positive, Settings
 from assay.core.config.tasks import TaskSettings
 
 PartKind = Literal["outcome", "shaping", "format"]
@@ -52,7 +52,7 @@ PARTS: dict[str, PartKind] = {
 class NumberTolerance(Settings):
     """By how much two numbers may differ and still be the same; 0 and 0: not at all."""
 
-    absolute: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    absolute: From0
     relative: Annotated[float, Field(ge=0, lt=1)] = Field(description="of the larger of the two magnitudes")
 
 

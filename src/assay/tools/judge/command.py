@@ -225,7 +225,7 @@ def read_bounds(text: str | None) -> tuple[float, float]:
         return 0.0, 1.0
     low, _, high = text.partition(",")
     try:
-        found = float(low), float(high)
+        found = (float(low), float(high)) if text.isascii() and "_" not in text else (0.0, 0.0)
     except ValueError:
         found = (0.0, 0.0)
     if not -1e12 < found[0] < found[1] < 1e12:

@@ -103,8 +103,8 @@ def number_of(value: Any, where: str, what: str = "score") -> float | None:
         return None
     number = math.nan
     if isinstance(value, str):
-        try:
-            number = float(value)
+        try:  # float() would take 1_0 and the digits of every script
+            number = float(value) if value.isascii() and "_" not in value else math.nan
         except ValueError:
             number = _WORDS.get(value.strip().lower(), math.nan)
     elif isinstance(value, bool | int | float):

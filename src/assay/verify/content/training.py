@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -181,6 +182,10 @@ def _apart(alarm: TrainAlarm) -> TrainAlarm:
     )
 
 
+# Of a row of the log, beside the numbers that the trainer gives.
+FACTS = {"step", "kl_probe", "item_ids", "digests", "components", "skipped", "lost", "retries", "signals"}
+FACTS |= {"fields", "window", "chain"}
+_LOGGED = re.compile(r"[A-Za-z0-9_/.@-]{1,60}")
 # A mean over a step's episodes is taken once in 64 bits and once by the trainer in 32.
 TRAINER_DIGITS = 1e-4
 
@@ -244,6 +249,11 @@ def log_whole(package: Unpacked) -> LookResult:
 def _odd(row: dict[str, Any], episodes: int) -> list[str]:
     """Return in what a row contradicts itself."""
     signals, components = row["signals"], row["components"]
+    wrong = [
+        f"{name!r:.60} is no number of a training"
+        for name in sorted(row.keys() - FACTS)
+        if not _plain(name, row[name])
+    ]
     kept = episodes - row["lost"]
     pairs = {
         "step": (row["step"], components["step"]),
@@ -253,7 +263,7 @@ def _odd(row: dict[str, Any], episodes: int) -> list[str]:
         "lost": (1 - kept / episodes, signals["lost"]),
         "n": (kept, components["n"]),
     }
-    wrong = [
+    wrong += [
         f"{name}: {one!r} and {other!r} in one row" for name, (one, other) in pairs.items() if one != other
     ]
     mean = components["mean_cumulative"]
@@ -261,6 +271,11 @@ def _odd(row: dict[str, Any], episodes: int) -> list[str]:
         if told is not None and mean is not None and abs(told - mean) > TRAINER_DIGITS * max(1.0, abs(mean)):
             wrong.append(f"reward: {told!r} and {mean!r} in one row")
     return wrong
+
+
+def _plain(name: str, value: object) -> bool:
+    """Return whether it is what a trainer logs of a step: a number under a short name."""
+    return _LOGGED.fullmatch(name) is not None and (value is None or type(value) in (int, float))
 
 
 def _off_schedule(package: Unpacked) -> Iterator[str]:
