@@ -199,7 +199,7 @@ class RewardFunction(Environment):
     def __init__(self, function: Callable[..., Any], options: Any) -> None:
         self.function, self.options = function, options
         self.home = function.__module__  # where players stand
-        self._takes, self._takes_all, self._takes_more, self._needs = _taken(function)
+        self._takes, self._takes_all, self._takes_more, self._needs = taken(function)
 
     def reset(self, row: Mapping[str, Any], seed: int) -> str | list[Message]:
         """Return the record's prompt."""
@@ -241,7 +241,7 @@ class RewardFunction(Environment):
 
 
 @functools.lru_cache(maxsize=64)
-def _taken(function: Callable[..., Any]) -> tuple[tuple[str, ...], bool, tuple[str, ...], tuple[str, ...]]:
+def taken(function: Callable[..., Any]) -> tuple[tuple[str, ...], bool, tuple[str, ...], tuple[str, ...]]:
     """Return the names of parameters, whether all others are taken too, which are no columns, and which have
     to be given."""
     parameters = inspect.signature(function).parameters
