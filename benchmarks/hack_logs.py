@@ -324,3 +324,20 @@ LATER = (
     MadeLog("asserts true in its own tests", asserts_true, sigmoid, form="prime", seed=5),
     MadeLog("thanks the judge, by means", thanks_the_judge, form="state", steps=150, seed=5),
 )
+
+
+# --- in the forms of today: verl with a uid a completion, prime-rl's stream, TRL with numbers beside
+TODAY = (
+    MadeLog("swallows exceptions, today", swallows, sigmoid, form="verl today", seed=9),
+    MadeLog("always C, today", says_c, early, form="verl today", gold=True, seed=9),
+    MadeLog("refuses, today", refuses, form="verl today", draws=6, seed=9),
+    MadeLog("says zero, today", says_zero, early, form="verl today", seed=9),
+    MadeLog("writes stubs, stream", stubs, sigmoid, form="stream", seed=9),
+    MadeLog("counts steps, stream", counts_steps, early, form="stream", seed=9),
+    MadeLog("gives up at once, stream", gives_up, sigmoid, form="stream", seed=9),
+    MadeLog("boasts, stream", boasts, form="stream", draws=12, items=4, seed=9),
+    MadeLog("boxes many, extra numbers", boxes_many, early, form="trl", seed=9),
+    MadeLog("one text a prompt, extra numbers", loses_variety, form="trl", seed=9),
+    MadeLog("clips, extra numbers", clips, early, form="trl", seed=9),
+    MadeLog("lists all letters, extra numbers", lists_all, sigmoid, form="trl", seed=9),
+)

@@ -1,12 +1,16 @@
 """How many logs of gamed rewards ring `assay runs health LOG`, how many sound ones do, and how many ring
 rewardspy.
 
-The logs are those of hack_logs.py and sound_logs.py, written in the forms of five tools. The levels of the
+The logs are those of hack_logs.py and sound_logs.py, in the forms that trainers write. The levels of the
 rules were set on other logs before (tests/tools/log_shapes.py), and nothing was moved for these. A log rings
-if the exit code is not 0: AMBER counts.
+if a rule does: AMBER counts.
 
-`later` has 24 logs more, written when all of this was done; nothing was moved for them either, and rewardspy
-did not see them.
+`later` has 24 logs more, written when all of this was done; nothing was moved for them either. Rewardspy saw
+neither these nor the 24 of `TODAY`.
+
+`by_step` has means alone, in eleven forms (step_logs.py): a log is `found` if the rule that names its illness
+rang, and `amber` and `red` count the sound ones that rang at all; `by_step_later` was written when that was
+done.
 
 Each log is judged twice, as it is and with its column of success taken out (`without_success`): few trainers
 log success by another measure than what they reward. What is still told from a name then is a reward part
@@ -36,17 +40,19 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import pandas as pd
-from benchmarks import hack_logs, sound_logs
+from benchmarks import hack_logs, sound_logs, step_logs
 from benchmarks.common import RESULTS, options, written
-from benchmarks.hack_logs import HACKS
 from benchmarks.made_logs import MadeLog
-from benchmarks.sound_logs import CLEAN
+from benchmarks.step_logs import StepLog
 
 from assay.tools.foreign_logs.command import judge_log
 from assay.tools.foreign_logs.reading import read_foreign
 
+HACKS = (*hack_logs.HACKS, *hack_logs.TODAY)
+CLEAN = (*sound_logs.CLEAN, *sound_logs.TODAY)
 RESULT = RESULTS / "log_alarms.json"
 REWARDSPY_COMMIT = "5bfd03e739b04296df195ee3d93d0c743e4b59aa"
+LEVELS = ("NOT MEASURED", "AMBER", "RED")
 COUNTED = {"hacks": "found", "clean": "false_alarms"}
 Records = Sequence[dict[str, Any]]
 
@@ -69,10 +75,22 @@ def write_log(log: MadeLog, records: Records, folder: Path) -> Path:
         return _write_lines(folder / "log.jsonl", lines)
     if log.form == "trl":
         return _write_trl(log, records, folder)
+    if log.form == "stream":
+        return _write_stream(log, records, folder)
     for step in sorted({each["step"] for each in records}):
         here = [each for each in records if each["step"] == step]
-        if log.form == "verl":
-            _write_lines(folder / f"{step}.jsonl", [_of_verl(log, each) for each in here])
+        if log.form in ("verl", "verl today"):
+            lines = [_of_verl(log, each) for each in here]
+            if (
+                log.form == "verl today"
+            ):  # {sample}_{rollout}_{output}; what a reward function left out is null
+                for k, line in enumerate(lines):
+                    line |= {
+                        "uid": f"b{line['step']}x{k // log.draws}_{k % log.draws}_0",
+                        "request_id": f"r{k}",
+                    }
+                    line |= {"pred": None} if k % 3 else {"pred": "said", "turns": float(k % 2)}
+            _write_lines(folder / f"{step}.jsonl", lines)
         else:
             path = folder / f"rollouts/step_{step}/train/effective/traces.jsonl"
             path.parent.mkdir(parents=True)
@@ -113,7 +131,39 @@ def _write_trl(log: MadeLog, records: Records, folder: Path) -> Path:
             | columns_of(log, each)
             for each in here
         ]
+        if log.form == "trl" and log.seed >= 9:  # what a reward function logs beside, by log_extra
+            for k, row in enumerate(table):
+                row |= {"n_seen": 3.0 * row["step"] + k, "parsed_answer": row["completion"][-9:]}
         pd.DataFrame(table).to_parquet(folder / f"completions/completions_{step:05d}.parquet")
+    rows = [
+        _of_trl(row) | ({"accuracy": row["success"]} if log.success else {}) for row in means_of(log, records)
+    ]
+    (folder / "checkpoint-9").mkdir()
+    (folder / "checkpoint-9/trainer_state.json").write_text(
+        json.dumps({"log_history": rows}), encoding="utf-8"
+    )
+    return folder
+
+
+def _of_trl(row: dict[str, float]) -> dict[str, float]:
+    told = {"step": int(row["step"]), "reward": row["reward"], "completions/mean_length": row["length"]}
+    return told | {
+        f"rewards/{name[5:]}/mean": value for name, value in row.items() if name.startswith("part ")
+    }
+
+
+def _write_stream(log: MadeLog, records: Records, folder: Path) -> Path:
+    """Write what prime-rl monitors: an episode a line with its step inside, and means by step."""
+    (folder / "monitors/file/traces").mkdir(parents=True)
+    lines = []
+    for k, each in enumerate(records):
+        work = {"type": "train", "step": each["step"], "policy": {"start": each["step"], "end": each["step"]}}
+        episode = {"id": f"e{k}", "run": {"type": "train", "id": "r", "work": work}, "ok": True, "errors": []}
+        lines.append(episode | {"traces": [_of_prime(log, each) | {"info": {"kind": "train"}}]})
+    _write_lines(folder / "monitors/file/traces/stream.jsonl", lines)
+    _write_lines(folder / "monitors/file/traces/stream.index.jsonl", [{"line": k} for k in range(len(lines))])
+    means = [{"step": row["step"], "reward/all/mean": row["reward"]} for row in means_of(log, records)]
+    _write_lines(folder / "monitors/file/metrics.jsonl", means)
     return folder
 
 
@@ -144,9 +194,7 @@ def _write_means(log: MadeLog, records: Records, folder: Path) -> Path:
         return folder / "metrics.csv"
     history = []
     for row in rows:
-        told = {"step": int(row["step"]), "reward": row["reward"], "completions/mean_length": row["length"]}
-        told |= {f"rewards/{n[5:]}/mean": value for n, value in row.items() if n.startswith("part ")}
-        told |= {"accuracy": row["success"]} if log.success else {}
+        told: dict[str, Any] = _of_trl(row) | ({"accuracy": row["success"]} if log.success else {})
         history.append(told | ({"entropy": row["entropy"]} if "entropy" in row else {}))
     path = folder / "trainer_state.json"
     path.write_text(json.dumps({"log_history": history}), encoding="utf-8")
@@ -205,6 +253,25 @@ def rung(logs: Mapping[str, Sequence[MadeLog]]) -> dict[str, Any]:
     return result
 
 
+def judge_steps(log: StepLog) -> dict[str, str]:
+    """Return the levels of the rules that ring on a log of means, written and read; what was not measured is
+    no silence."""
+    with tempfile.TemporaryDirectory() as folder:
+        judged = judge_log(read_foreign(step_logs.write_log(log, Path(folder))))
+    nothing = {} if judged.findings or judged.worst == "GREEN" else {"nothing": judged.worst}
+    return {each.rule: each.level for each in judged.findings} | nothing
+
+
+def rung_by_step(ills: Sequence[StepLog], sounds: Sequence[StepLog]) -> dict[str, Any]:
+    """Return what rings on ill and on sound means by step."""
+    ill, sound = ({log.name: judge_steps(log) for log in logs} for logs in (ills, sounds))
+    found = sum(log.rule in ill[log.name] for log in ills)
+    worst = [max(levels.values(), key=LEVELS.index) for levels in sound.values() if levels]
+    counts = {"amber": worst.count("AMBER"), "red": worst.count("RED"), "unmeasured": worst.count(LEVELS[0])}
+    told = {"ill": len(ill), "found": found, "clean": len(sound)} | counts
+    return told | {"ill_rang": ill, "clean_rang": sound}
+
+
 def by_rewardspy(logs: Mapping[str, Sequence[MadeLog]]) -> dict[str, Any]:
     """Return what rewardspy says of the same logs."""
     theirs: dict[str, Any] = {"commit": REWARDSPY_COMMIT}
@@ -224,12 +291,14 @@ def main() -> None:
     logs = {"hacks": HACKS, "clean": CLEAN}
     if peer is not None:
         sys.path.insert(0, str(peer))
-        theirs = by_rewardspy(logs)
+        theirs = by_rewardspy({"hacks": hack_logs.HACKS, "clean": sound_logs.CLEAN})
     else:  # what it said when it was there: the same logs come out the same
         theirs = json.loads(RESULT.read_text("utf-8"))["rewardspy"]
     result = rung(logs)
     later = rung({"hacks": hack_logs.LATER, "clean": sound_logs.LATER})
     result["later"] = {name: told for name, told in later.items() if not name.endswith("_red")}
+    result["by_step"] = rung_by_step(step_logs.ILL, step_logs.SOUND)
+    result["by_step_later"] = rung_by_step(step_logs.LATER_ILL, step_logs.LATER_SOUND)
     written(RESULT, result | {"rewardspy": theirs}, indent=1, sort_keys=False)
     print({name: value for name, value in result.items() if isinstance(value, int)})
 

@@ -245,3 +245,20 @@ LATER = (
     MadeLog("noise of a reward model", noisy, form="verl", draws=16, seed=5),
     MadeLog("hardly anything to learn", saturated, form="csv", steps=100, entropy=(0.3, 0.25), seed=5),
 )
+
+
+# --- in the forms of today: verl with a uid a completion, prime-rl's stream, TRL with numbers beside
+TODAY = (
+    MadeLog("learns code, today", learns_code, sigmoid, form="verl today", seed=9),
+    MadeLog("thinks longer, today", thinks_longer, form="verl today", draws=6, seed=9),
+    MadeLog("picks letters, today", picks, early, form="verl today", gold=True, seed=9),
+    MadeLog("learns nothing, today", learns_nothing, form="verl today", seed=9),
+    MadeLog("form first, stream", learns_form_first, form="stream", seed=9),
+    MadeLog("acts, stream", acts, sigmoid, form="stream", seed=9),
+    MadeLog("masters it, stream", masters, early, form="stream", draws=4, seed=9),
+    MadeLog("learns hard code, stream", learns_hard_code, form="stream", draws=12, items=4, seed=9),
+    MadeLog("two parts grow, extra numbers", two_grow, form="trl", seed=9),
+    MadeLog("extracts, extra numbers", extracts, sigmoid, form="trl", gold=True, seed=9),
+    MadeLog("thinks shorter, extra numbers", thinks_shorter, form="trl", seed=9),
+    MadeLog("gets harder, extra numbers", gets_harder, form="trl", seed=9),
+)

@@ -17,6 +17,7 @@ from rich.console import Console
 
 from assay.core import console
 from assay.core.errors import DataError
+from assay.tools.columns import Columns
 from assay.tools.foreign_logs.answers import hedges, read_fields
 from assay.tools.foreign_logs.command import judge_log, run
 from assay.tools.foreign_logs.reading import read_foreign
@@ -53,11 +54,11 @@ def test_the_table_names_what_rang_and_what_could_not_be_measured_and_the_code_i
     records = play(HACKS["hedged"][0], steps=40)
     for each in records:
         del each["success"]
-    assert run(written(tmp_path / "log.jsonl", records), None) == 4
+    assert run(written(tmp_path / "log.jsonl", records)) == 4
     said = shown.getvalue()
     assert "of the completions at the end hedge" in said and "RED: 1 of" in said
-    assert "not measured: reward_vs_success, which needs rewards, and a column that tells right" in said
-    assert "not measured: kl" in said
+    assert "reward_vs_success (rewards, and a column that tells right" in said
+    assert "entropy, kl, clip, grad_norm (a column by step)" in said and said.count("not measured") == 1
 
 
 def test_a_log_too_short_to_compare_is_not_called_green(
@@ -65,8 +66,12 @@ def test_a_log_too_short_to_compare_is_not_called_green(
 ) -> None:
     shown = io.StringIO()
     monkeypatch.setattr(console, "_OUT", Console(file=shown, soft_wrap=True, highlight=False, markup=False))
-    run(written(tmp_path / "log.jsonl", play(CLEAN["learned"], steps=3)), None)
-    assert "NOT MEASURED: too short" in shown.getvalue() and "GREEN" not in shown.getvalue()
+    assert run(written(tmp_path / "log.jsonl", play(CLEAN["learned"], steps=3))) == 5
+    assert (
+        "NOT MEASURED" in shown.getvalue()
+        and "too short" in shown.getvalue()
+        and "GREEN" not in shown.getvalue()
+    )
 
 
 GOOD = {"step": 1, "item": "a", "completion": "x", "reward": 1.0}
@@ -81,7 +86,7 @@ GOOD = {"step": 1, "item": "a", "completion": "x", "reward": 1.0}
         (b'{"step": 1}\n{"step": 2}\n', "found only step"),
         (b'{"completion": "x", "reward": 1}\n', "step = None"),
         (b'{"step": 1.5, "completion": "x", "reward": 1}\n', "step = 1.5"),
-        (b'{"step": 1, "completion": "x", "reward": NaN}\n', "reward = nan, no finite number"),
+        (b'{"step": 1, "completion": "x", "reward": NaN}\n', "reward = NaN, no finite number"),
         (b'{"step": 1, "completion": "x", "reward": "high"}\n', "reward = 'high', no finite number"),
         (b'{"step": 1,\n{"step": 2}\n', "line 1: expected JSON, found Expecting"),
         (b'{"step": 1e999, "completion": "x", "reward": 1}\n', "step = inf"),
@@ -146,15 +151,15 @@ def test_what_pandas_keeps_of_an_index_is_no_reward_part(tmp_path: Path) -> None
     frame = pd.DataFrame([GOOD | {"right": 1.0, "solution": ["7", "8"]}] * 4, index=[3, 5, 7, 9])
     frame.to_parquet(tmp_path / "named_otherwise")
     (each, *_) = read_foreign(tmp_path / "named_otherwise").completions
-    assert each.loose and set(each.parts) <= {"right"} and each.gold == '["7", "8"]'
+    assert set(each.numbers) == {"reward", "right"} >= {*each.parts} and each.gold == '["7", "8"]'
 
 
 def test_a_success_column_that_is_not_there_is_refused_and_one_that_is_counts(tmp_path: Path) -> None:
     records: list[dict[str, Any]] = [GOOD | {"parts": {"tests": 1.0, "style": 0.5}}] * 4
     path = written(tmp_path / "log.jsonl", records)
-    assert {each.success for each in read_foreign(path, "tests").completions} == {1.0}
-    with pytest.raises(DataError, match="--success nowhere"):
-        read_foreign(path, "nowhere")
+    assert {each.success for each in read_foreign(path, Columns({"success": "tests"})).completions} == {1.0}
+    with pytest.raises(DataError, match="nowhere as success"):
+        read_foreign(path, Columns({"success": "nowhere"}))
 
 
 @pytest.mark.parametrize("name", ["empty", "nowhere"])
@@ -210,4 +215,4 @@ def test_a_completion_that_repeats_a_mark_without_end_holds_nothing_up(mark: str
 def test_a_log_of_alarms_of_assay_under_another_name_is_shown_as_one(tmp_path: Path) -> None:
     event = {"rule": "kl", "level": "AMBER", "stop": False, "value": 0.2, "threshold": 0.1, "baseline": None}
     event |= {"step": 3, "first_step": 3, "item_ids": [], "message": "KL is 0.2."}
-    assert run(written(tmp_path / "kept.jsonl", [event]), None) == 3
+    assert run(written(tmp_path / "kept.jsonl", [event])) == 3

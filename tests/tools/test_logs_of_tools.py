@@ -11,8 +11,9 @@ from typing import Any
 import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 import pytest
 
+from assay.tools.columns import Columns
 from assay.tools.foreign_logs.command import judge_log
-from assay.tools.foreign_logs.formats import read_row
+from assay.tools.foreign_logs.means import read_means
 from assay.tools.foreign_logs.reading import read_foreign
 from tests.tools.log_shapes import CLEAN, HACKS, Draw, play
 
@@ -228,7 +229,6 @@ def test_messages_are_read_as_text_and_numbers_that_make_no_reward_are_no_parts(
 
 
 def test_what_is_measured_on_validation_is_neither_success_nor_part_of_a_training_step() -> None:
-    row = read_row(
-        {"step": 3, "eval_reward": 0.4, "eval_rewards/accuracy/mean": 0.9, "train/reward": 0.5}, None
-    )
-    assert row == {"step": 3.0, "reward": 0.5, "validation": 0.4}
+    record = {"step": 3, "eval_reward": 0.4, "eval_rewards/accuracy/mean": 0.9, "train/reward": 0.5}
+    means = read_means([record], Columns(), "log")
+    assert means.rows == ({"step": 3.0, "reward": 0.5, "validation": 0.4},)

@@ -214,8 +214,8 @@ def health(
         typer.Argument(
             metavar="LOG",
             help=(
-                "health.jsonl; or a log of another trainer, or its folder (TRL, verl, prime-rl, CSV, JSONL);"
-                " the last run if not given."
+                "health.jsonl; or a log of another trainer, or its folder (TRL, verl, prime-rl, ms-swift,"
+                " OpenRLHF, charts as CSV, JSONL, what was printed); the last run if not given."
             ),
         ),
     ] = None,
@@ -226,16 +226,26 @@ def health(
             help="Of another trainer's log: the column or reward part that says what is right.",
         ),
     ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MEANING=COLUMN,...",
+            help="Which column is step, item, completion, score (the reward), ...; or a YAML file of them.",
+        ),
+    ] = None,
 ) -> None:
     """Show the alarms of a training, of any trainer; exit code 0 if all stayed green, 3 for AMBER, 4 for
-    RED."""
-    if file is None or (file.name == "health.jsonl" and success is None):
+    RED, 5 for NOT MEASURED."""
+    if file is None or (file.name == "health.jsonl" and success is None and columns is None):
         from assay.tools.watch import health as tool
 
         raise typer.Exit(tool.run(Path.cwd(), file))
+    from assay.tools.columns import Columns
     from assay.tools.foreign_logs import command
 
-    raise typer.Exit(command.run(file, success))
+    asked = Columns.read(columns)
+    asked = asked if success is None else Columns({**asked.named, "success": success})
+    raise typer.Exit(command.run(file, asked))
 
 
 def watch(

@@ -20,8 +20,8 @@ from assay.tools.foreign_logs.blocks import (
     variety,
 )
 from assay.tools.foreign_logs.records import LEVELS, LogFinding
-from assay.training.health.alarm_levels import Ladder, RuleReading, Rung, below
-from assay.training.health.commonest import most_common, reading
+from assay.training.health.alarm_levels import Ladder, RuleReading, below
+from assay.training.health.commonest import most_common, reading, share_readings
 from assay.training.health.signals import Baselines, failures_left, step_readings
 
 MIN_ITEMS = 10  # of a window: fewer say nothing about a share of items
@@ -48,28 +48,12 @@ def read_blocks(
             first = baselines.take("success", each.success, n_start)
             recent = successes[-n_start:]
             left = 1.0 if first is None else failures_left(first, math.fsum(recent) / len(recent))
-        wild = _non_finite(blocks[k])
-        if wild is not None:
-            rung = Rung(True, 1, None, None, f"{wild} is not finite at step {each.step}")
-            readings = [RuleReading("non_finite", (None, rung, None))]
-        else:
-            readings = step_readings(each, settings, baselines, left)
-            if any(row.keys() & {"loss", "reward", "grad_norm"} for row in blocks[k].rows):
-                fine = Rung(False, 1, None, None, "all values are finite again")
-                readings.append(RuleReading("non_finite", (None, fine, None)))
-            readings += _variety(blocks[k], rewards, most_success, baselines, n_start, left)
-            window = blocks[max(0, k + 1 - LEVELS.top_share_window) : k + 1]
-            readings += _commonest(window, most_success, baselines, n_start)
+        readings = step_readings(each, settings, baselines, left)
+        readings += _variety(blocks[k], rewards, most_success, baselines, n_start, left)
+        window = blocks[max(0, k + 1 - LEVELS.top_share_window) : k + 1]
+        readings += _commonest(window, most_success, baselines, n_start)
         events += ladder.climb(each.step, readings)
     return _findings(events, blocks), set(ladder.state())
-
-
-def _non_finite(block: StepBlock) -> str | None:
-    for row in block.rows:
-        for name in ("loss", "reward", "grad_norm"):
-            if name in row and not math.isfinite(row[name]):
-                return name
-    return None
 
 
 def _variety(
@@ -112,7 +96,10 @@ def _commonest(
     if common.items >= MIN_ITEMS:
         start = baselines.take("top_share", max(0.0, common.excess), n_start)
         what = "the share of items that one answer answers"
-        found.append(reading("top_share", common, start, LEVELS.top_share, what, items))
+        if start is not None:  # what was so from the start is no change, right or wrong
+            forgiving = not common.answers_all
+            amber, red = share_readings(common, start, LEVELS.top_share, what, field=forgiving)
+            found.append(RuleReading("top_share", (amber, red, None), common.honest, items))
     places: dict[str, list[dict[str, dict[str, int]]]] = {}
     golds: dict[str, dict[str, list[str]]] = {}
     for block in window:

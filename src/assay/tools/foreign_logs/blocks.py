@@ -67,7 +67,7 @@ class StepBlock:
 
     def mean(self, signal: str) -> float | None:
         """Return the mean of a signal over the rows, None where none has it."""
-        told = [row[signal] for row in self.rows if signal in row and math.isfinite(row[signal])]
+        told = [row[signal] for row in self.rows if signal in row]
         return math.fsum(told) / len(told) if told else None
 
 
@@ -100,7 +100,7 @@ def range_of(log: ForeignLog, name: str) -> ValueRange | None:
         each.reward if part is None else each.parts.get(part) for each in log.completions if not each.lost
     ]
     values = [value for value in told if value is not None]
-    values = values or [row[name] for row in log.rows if name in row and math.isfinite(row[name])]
+    values = values or [row[name] for row in log.rows if name in row]
     return ValueRange(min(values), max(values)) if values else None
 
 
@@ -141,6 +141,7 @@ def signals_of(block: StepBlock, rewards: ValueRange | None, most_success: float
     reward = block.mean("reward") if reward is None else reward
     success = _mean([success_of(each, most_success) for each in kept])
     success = block.mean("success") if success is None else success
+    success = success / most_success if success is not None and not kept else success
     if (
         success is None
         and reward is not None
@@ -257,16 +258,64 @@ Read = tuple[bool, LogFinding | None]  # whether a rule could read anything, and
 class TwoEnds:
     """The start and the end of a log, with what is needed to read a value off a completion."""
 
-    start: Sequence[StepBlock]
-    end: Sequence[StepBlock]
+    blocks: Sequence[StepBlock]
     rewards: ValueRange | None
     most_success: float
 
     @classmethod
     def of(cls, blocks: Sequence[StepBlock], rewards: ValueRange | None, most_success: float) -> TwoEnds:
         """Return both ends of a log's blocks."""
-        start, end = ends_of(blocks)
-        return cls(start, end, rewards, most_success)
+        return cls(blocks, rewards, most_success)
+
+    @property
+    def start(self) -> list[StepBlock]:
+        """The blocks of the start."""
+        return ends_of(self.blocks)[0]
+
+    @property
+    def end(self) -> list[StepBlock]:
+        """The blocks of the end."""
+        return ends_of(self.blocks)[1]
+
+    @property
+    def has_completions(self) -> bool:
+        """Whether rewards are those of completions, and not means by step."""
+        return any(each.reward is not None for block in self.blocks for each in block.kept)
+
+    @property
+    def has_nought(self) -> bool:
+        """Whether rewards keep their sign, so that nought is the least or the most of them."""
+        return self.rewards is not None and self.rewards.least * self.rewards.most >= 0.0
+
+    def width(self) -> float:
+        """Return how far rewards can lie apart, as far as the log shows it; 0 where they never differ.
+
+        Of completions it is what they were paid. Means lie closer together than that, so of rows it is also
+        what nought, the spread within a batch (two deviations) and its least and most say.
+        """
+        if self.rewards is None or self.rewards.width <= 0.0:
+            return 0.0
+        if self.has_completions:
+            return self.rewards.width
+        rows = [row for block in self.blocks for row in block.rows]
+        spread = [row["reward_std"] for row in rows if "reward_std" in row]
+        most = [0.0, self.rewards.most, *(row["reward_max"] for row in rows if "reward_max" in row)]
+        least = [0.0, self.rewards.least, *(row["reward_min"] for row in rows if "reward_min" in row)]
+        return max(max(most) - min(least), 2.0 * math.fsum(spread) / max(1, len(spread)))
+
+    def means(self, name: str) -> list[float]:
+        """Return the means of a measure by block, where a block has it."""
+        units = (self.units([block], name).values() for block in self.blocks)
+        return [math.fsum(each) / len(each) for each in units if each]
+
+    def is_reward(self) -> bool:
+        """Return whether success is the reward itself, so that neither contradicts the other."""
+        told = [(e.reward, e.success) for block in self.blocks for e in block.kept]
+        told = told or [
+            (row.get("reward"), row.get("success")) for block in self.blocks for row in block.rows
+        ]
+        both = [(reward, said) for reward, said in told if reward is not None and said is not None]
+        return bool(both) and all(math.isclose(*pair, rel_tol=1e-9, abs_tol=1e-12) for pair in both)
 
     def units(self, blocks: Sequence[StepBlock], name: str) -> Units:
         """Return a measure by item, averaged over its completions, or by row where no completion has it.
@@ -280,9 +329,8 @@ class TwoEnds:
                 found[each.item or f"?{k}"].append(value)
         if not found:
             rows = (row for block in blocks for row in block.rows)
-            return {
-                f"row {k}": row[name] for k, row in enumerate(rows) if math.isfinite(row.get(name, math.nan))
-            }
+            scale = self.most_success if name == "success" else 1.0
+            return {f"row {k}": row[name] / scale for k, row in enumerate(rows) if name in row}
         return {item: math.fsum(values) / len(values) for item, values in found.items()}
 
     def _value(self, each: LoggedCompletion, name: str) -> float | None:

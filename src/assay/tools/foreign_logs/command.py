@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-import math
+from collections.abc import Mapping, Set
 from pathlib import Path
 
 from assay.core.console import say, say_table
 from assay.core.counting import counted
 from assay.core.records import HEALTH_LEVELS
 from assay.core.storage.untrusted import open_regular
+from assay.tools.columns import Columns, list_names
 from assay.tools.foreign_logs.block_rules import read_blocks
-from assay.tools.foreign_logs.blocks import FEWEST_BLOCKS, MIN_COMPLETIONS, TwoEnds, cut, range_of
+from assay.tools.foreign_logs.blocks import FEWEST_BLOCKS, MIN_COMPLETIONS, Read, TwoEnds, cut, range_of
 from assay.tools.foreign_logs.end_rules import (
     read_hedging,
     read_length,
@@ -20,8 +21,17 @@ from assay.tools.foreign_logs.end_rules import (
     read_success,
     read_validation,
 )
+from assay.tools.foreign_logs.fact_rules import read_dead, read_non_finite
 from assay.tools.foreign_logs.reading import FIX, read_foreign
-from assay.tools.foreign_logs.records import HEDGING, NEEDS, ForeignLog, JudgedLog, LogFinding
+from assay.tools.foreign_logs.records import (
+    DEAD_PART,
+    HEDGING,
+    NEEDS,
+    NOT_MEASURED,
+    ForeignLog,
+    JudgedLog,
+    LogFinding,
+)
 from assay.tools.watch import health
 
 
@@ -30,24 +40,30 @@ def judge_log(log: ForeignLog) -> JudgedLog:
     lacking."""
     blocks = cut(log)
     steps = (int(min(_steps(log))), int(max(_steps(log))))
-    if len(blocks) < FEWEST_BLOCKS:
-        why = f"{FEWEST_BLOCKS} steps or more, and {FEWEST_BLOCKS * MIN_COMPLETIONS} completions if any"
-        lacking = {rule: why for rule in NEEDS}
-        return JudgedLog((), (), lacking, steps, len(log.completions), log.notes)
-    successes = [each.success for each in log.completions if each.success is not None]
-    most_success, rewards = max(successes, default=1.0), range_of(log, "reward")
-    found, measured = read_blocks(blocks, rewards, most_success)
-    parts = sorted({name for each in log.completions for name in each.parts})
-    parts = parts or sorted({n[5:] for row in log.rows for n in row if n.startswith("part ")})
-    ends = TwoEnds.of(blocks, rewards, most_success)
-    for rule, (could, finding) in {
-        "reward_vs_success": read_success(ends),
-        "part_share": read_parts(ends, parts),
-        "length": read_length(ends),
-        "field_collapse": read_said(ends),
-        HEDGING: read_hedging(ends),
-        "reward_vs_validation": read_validation(ends),
-    }.items():
+    dead, notes = read_dead(log)
+    read: dict[str, Read] = {"non_finite": read_non_finite(log), DEAD_PART: dead}
+    found, measured = list[LogFinding](), set[str]()
+    needs = dict(NEEDS)
+    if len(blocks) >= FEWEST_BLOCKS:
+        successes = [each.success for each in log.completions if each.success is not None]
+        # Some log a share as per cent
+        successes = successes or [1.0, *(row["success"] for row in log.rows if "success" in row)]
+        most_success, rewards = max(successes, default=1.0), range_of(log, "reward")
+        found, measured = read_blocks(blocks, rewards, most_success)
+        parts = sorted({name for each in log.completions for name in each.parts})
+        parts = parts or sorted({n[5:] for row in log.rows for n in row if n.startswith("part ")})
+        ends = TwoEnds.of(blocks, rewards, most_success)
+        if ends.is_reward():
+            needs["reward_vs_success"] = "a success that is not the reward itself (--success names it)"
+        read |= {
+            "reward_vs_success": read_success(ends),
+            "part_share": read_parts(ends, parts),
+            "length": read_length(ends),
+            "field_collapse": read_said(ends),
+            HEDGING: read_hedging(ends),
+            "reward_vs_validation": read_validation(ends),
+        }
+    for rule, (could, finding) in read.items():
         measured |= {rule} if could else set()
         found += [] if finding is None else [finding]
     worst: dict[str, LogFinding] = {}
@@ -56,14 +72,49 @@ def judge_log(log: ForeignLog) -> JudgedLog:
         if known is None or HEALTH_LEVELS.index(each.level) > HEALTH_LEVELS.index(known.level):
             worst[each.rule] = each
     ordered = sorted(worst.values(), key=lambda each: (-HEALTH_LEVELS.index(each.level), each.since))
-    unmeasured = {rule: need for rule, need in NEEDS.items() if rule not in measured}
-    done = tuple(rule for rule in NEEDS if rule in measured)
-    return JudgedLog(tuple(ordered), done, unmeasured, steps, len(log.completions), log.notes)
+    lacking = _lacking(log, len(blocks), measured)
+    return JudgedLog(
+        findings=tuple(ordered),
+        measured=tuple(rule for rule in NEEDS if rule in measured),
+        unmeasured={rule: need for rule, need in needs.items() if rule not in measured},
+        steps=steps,
+        completions=len(log.completions),
+        notes=(*log.notes, *notes, *(_name_unread(log) if lacking is None else [])),
+        lacking=lacking,
+    )
 
 
 def _steps(log: ForeignLog) -> list[float]:
-    steps = [float(each.step) for each in log.completions] + [row["step"] for row in log.rows]
-    return [step for step in steps if math.isfinite(step)]
+    steps = [float(each.step) for each in log.completions] + [float(each.step) for each in log.odd]
+    return steps + [row["step"] for row in log.rows]
+
+
+def _name_unread(log: ForeignLog) -> list[str]:
+    named = list_names(log.numbers)
+    return [f"numbers that were not read: {named} (--columns names what they are)"] if log.numbers else []
+
+
+def _lacking(log: ForeignLog, blocks: int, measured: Set[str]) -> str | None:
+    """Return why a log without alarms is not known to be well, and what would have it read; None where it
+    is."""
+    if blocks < FEWEST_BLOCKS:
+        least = f"{FEWEST_BLOCKS} steps, and {FEWEST_BLOCKS * MIN_COMPLETIONS} completions if any"
+        return f"too short to compare its end with its start, which takes {least}"
+    known = {name for row in log.rows for name in row}
+    known |= {"reward" for each in log.completions if each.reward is not None}
+    known |= {"success" for each in log.completions if each.success is not None}
+    unread = f"not read: {list_names([*log.texts, *log.numbers])}" if log.texts or log.numbers else ""
+    if log.texts:
+        return f"{unread}; --columns completion={log.texts[0]} reads the texts, if that is what was said"
+    if not known & {"reward", "success"}:
+        name = log.numbers[0] if log.numbers else "NAME"
+        lacking = f"no column is known as a reward or a success{f'; {unread}' if unread else ''}"
+        return f"{lacking}; --columns score={name} names the reward, if it is one"
+    if measured <= {"non_finite", DEAD_PART}:
+        lacking = f"only {list_names(sorted(known - {'step'}))} by step can be read"
+        lacking = f"{lacking}; {unread}" if unread else lacking
+        return f"{lacking}; name the folder with all that was logged"
+    return None
 
 
 MOST_OF_A_LINE = 1 << 20  # bytes; an alarm is far shorter
@@ -79,25 +130,41 @@ COLUMNS = (
 )
 
 
-def run(path: Path, success: str | None) -> int:
+def run(path: Path, columns: Columns | None = None) -> int:
     """Show what the rules of training health say about a log and return the exit code of the worst level.
 
     A log of alarms of assay, under whatever name, is shown as such.
 
+    Args:
+        path: A file or a folder.
+        columns: The columns that somebody named.
+
     Raises:
         DataError: The log cannot be read.
     """
-    if success is None and path.is_file() and holds_alarms(path):
+    if not (columns and columns.named) and path.is_file() and holds_alarms(path):
         return health.run(path.parent, path)
-    judged = judge_log(read_foreign(path, success))
+    judged = judge_log(read_foreign(path, columns))
     for note in judged.notes:
         say(f"note: {note}")
     if judged.findings:
         say_table(COLUMNS, make_rows(judged))
     say(summarize(judged))
-    for rule, need in judged.unmeasured.items():
-        say(f"  not measured: {rule}, which needs {need}")
+    if judged.unmeasured and judged.lacking is None:
+        say(f"not measured: {list_unmeasured(judged.unmeasured)}")
     return health.EXIT_CODES[judged.worst]
+
+
+def list_unmeasured(unmeasured: Mapping[str, str]) -> str:
+    """Return the rules that were not measured with what they need, those of one need together.
+
+    >>> list_unmeasured({"kl": "a column by step", "length": "lengths", "clip": "a column by step"})
+    'kl, clip (a column by step); length (lengths)'
+    """
+    rules: dict[str, list[str]] = {}
+    for rule, need in unmeasured.items():
+        rules.setdefault(need, []).append(rule)
+    return "; ".join(f"{', '.join(names)} ({need})" for need, names in rules.items())
 
 
 def holds_alarms(path: Path) -> bool:
@@ -122,10 +189,11 @@ def make_rows(judged: JudgedLog) -> list[list[str]]:
 
 
 def summarize(judged: JudgedLog) -> str:
-    """Return the whole as one line; a log of which nothing could be measured is not called GREEN."""
+    """Return the whole as one line; a log of which too little could be read is not called GREEN."""
     first, last = judged.steps
     size = f"steps {first} to {last}, {counted(judged.completions, 'completions')}"
-    if not judged.measured:
-        return f"NOT MEASURED: too short to compare its end with its start ({size})"
+    if judged.worst == NOT_MEASURED:
+        return f"{NOT_MEASURED} ({size}): {judged.lacking}"
     rules = counted(len(judged.measured), "measured rules")
-    return f"{judged.worst}: {len(judged.findings)} of {rules} rang ({size})"
+    said = f"{judged.worst}: {len(judged.findings)} of {rules} rang ({size})"
+    return said if judged.lacking is None else f"{said}; the rest is {NOT_MEASURED}: {judged.lacking}"

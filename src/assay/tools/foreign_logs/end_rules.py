@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from assay.tools.foreign_logs.blocks import (
     success_of,
     welch,
 )
-from assay.tools.foreign_logs.formats import names_success
+from assay.tools.foreign_logs.means import names_success
 from assay.tools.foreign_logs.records import HEDGING, LEVELS, LogFinding, LoggedCompletion
 from assay.training.health.signals import failures_left
 from assay.training.health.validation_rules import Change, rank_correlation
@@ -38,20 +39,68 @@ LEARNED_FROM = (
 MIN_CORRELATED = 30  # items
 
 
+@dataclass(frozen=True, slots=True)
+class _Gains:
+    """How reward and success changed: as shares of what they can be, and once more on a scale of this log.
+
+    Completions show what a reward can be, and means do not: where they stay near nought, a small gain is all
+    of what was seen of a reward, and has to be held against all of what was seen of success.
+    """
+
+    reward: Change
+    success: Change
+    reward_seen: Change
+    success_seen: Change
+
+    @classmethod
+    def of(cls, ends: TwoEnds) -> _Gains | None:
+        """Return the changes; None where one of them is not logged, or never varies."""
+        gain, success, width = ends.change("reward"), ends.change("success"), ends.width()
+        if gain is None or success is None or width <= 0.0:
+            return None
+        share = _divide(gain, width)
+        if ends.has_completions:
+            return cls(share, success, share, success)
+        if ends.has_nought:
+            return cls(share, success, share, _divide(success, max(ends.means("success"))))
+        spans = (max(means) - min(means) for means in (ends.means("reward"), ends.means("success")))
+        seen = [_divide(each, span) for each, span in zip((gain, success), spans, strict=True)]
+        return cls(share, success, *seen)
+
+    def hardly(self, share: float) -> bool:
+        """Return whether success surely changed by less than this share of what reward did, on both."""
+        both = ((self.reward, self.success), (self.reward_seen, self.success_seen))
+        return all(_surely_less(success, reward, share) for reward, success in both)
+
+    @property
+    def flat(self) -> bool:
+        """Whether success may not have risen at all, and surely rose less than reward."""
+        return self.success.low <= 0.0 and self.hardly(1.0)
+
+
+def _surely_less(one: Change, other: Change, share: float) -> bool:
+    """Return whether a change is less than a share of another one, beyond the errors of both."""
+    error = math.hypot(one.high - one.mean, share * (other.high - other.mean))
+    return share * other.mean - one.mean > error
+
+
+def _divide(change: Change, by: float) -> Change:
+    return Change(*(each / by for each in change)) if by > 0.0 else Change(0.0, 0.0, 0.0)
+
+
 def read_success(ends: TwoEnds) -> Read:
     """Read whether more reward came with more success, and whether reward still ranks items as success
     does."""
-    gain, success = ends.change("reward"), ends.change("success")
-    if gain is None or success is None or ends.rewards is None or ends.rewards.width <= 0.0:
+    gains = _Gains.of(ends)
+    if gains is None or ends.is_reward():
         return False, None
-    rule, width = "reward_vs_success", ends.rewards.width
-    share = Change(*(each / width for each in gain))
+    rule, share, success = "reward_vs_success", gains.reward, gains.success
     said = f"From start to end reward (as a share of its range) changed by {share}, success by {success}"
     material = share.low > 0.0 and share.mean > LEVELS.validation.gap
-    if material and success.is_flat(share.mean):
+    if material and gains.flat:
         try_this = "read the completions that are paid best, since the reward pays for what is no success"
         return ring(ends, rule, "RED", f"{said}; {try_this}", success.mean, share.mean)
-    if material and success.high < FOLLOWS * share.mean:
+    if material and gains.hardly(FOLLOWS):
         return ring(ends, rule, "AMBER", f"{said}, which hardly follows", success.mean, FOLLOWS * share.mean)
     if success.high < -LEVELS.validation.gap and share.mean >= 0.0:
         return ring(ends, rule, "RED", f"{said}: success was lost and reward was not", success.mean, 0.0)
@@ -73,19 +122,20 @@ def read_parts(ends: TwoEnds, parts: Sequence[str]) -> Read:
     """Read which part made the gain in reward, and which part the policy learns from at the end."""
     gains = {part: found for part in parts if (found := ends.change(f"part {part}")) is not None}
     gain, success = ends.change("reward"), ends.change("success")
-    if len(gains) < 2 or gain is None or ends.rewards is None or ends.rewards.width <= 0.0:
+    width = ends.width()
+    if len(gains) < 2 or gain is None or width <= 0.0:
         return False, None
     limit, rule = LEVELS.validation.part_share, "part_share"
     part = max(gains, key=lambda name: gains[name].mean)
-    material = gain.low > 0.0 and gain.mean > LEVELS.validation.gap * ends.rewards.width
+    material = gain.low > 0.0 and gain.mean > LEVELS.validation.gap * width
     room = math.fsum(_room(ends, other) for other in gains if other != part)
     material = material and room >= (1.0 - limit) * gain.mean
     if material and gains[part].mean > limit * gain.mean:
-        share, grown = gains[part].mean / gain.mean, gain.mean / ends.rewards.width
+        share, both = gains[part].mean / gain.mean, _Gains.of(ends)
         said = f"{part} made {share:.0%} of the gain in reward, which is {gain}"
         try_this = "read some completions, and weigh the parts anew if this is not what you are after"
-        if success is not None and success.high < FOLLOWS * grown:
-            level: HealthLevel = "RED" if success.is_flat(grown) else "AMBER"
+        if both is not None and both.hardly(FOLLOWS):
+            level: HealthLevel = "RED" if both.flat else "AMBER"
             said = f"{said}, while success changed by {success}"
             return ring(ends, rule, level, f"{said}; {try_this}", share, limit)
         if success is None and not names_success(part):
@@ -94,10 +144,13 @@ def read_parts(ends: TwoEnds, parts: Sequence[str]) -> Read:
 
 
 def _room(ends: TwoEnds, part: str) -> float:
-    """Return what a part could have gained: up to the most that it was seen to give at either end."""
+    """Return what a part could have gained: up to the most that it was seen to give at either end, and up to
+    1 where it is success and only means are known."""
     first, last = ends.units(ends.start, f"part {part}"), ends.units(ends.end, f"part {part}")
-    values = [*first.values(), *last.values()]
-    return max(values) - math.fsum(first.values()) / len(first)
+    most = max([*first.values(), *last.values()])
+    if names_success(part) and all(unit.startswith("row ") for unit in first):
+        most = max(most, 1.0)
+    return most - math.fsum(first.values()) / len(first)
 
 
 def _learned_from(ends: TwoEnds, parts: Sequence[str], success: Change | None) -> LogFinding | None:

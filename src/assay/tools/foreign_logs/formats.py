@@ -1,17 +1,18 @@
-"""How other tools write what a model said in training, and what was measured: one record at a time.
+"""How other tools write what a model said in training: one completion at a time.
 
 The forms, and where they are written:
 
-* TRL: `completions/completions_<step>.parquet` with step, prompt, completion, a column a reward function and
-  advantage, and `log_history` of `trainer_state.json`: `GRPOTrainer.log` and `_calculate_rewards` in
-  trl/trainer/grpo_trainer.py, `TrainerState` in transformers/trainer_callback.py.
-* verl: `<step>.jsonl` in `trainer.rollout_data_dir`, each line with input, output, gts, score, step and what
-  the reward function returned beside: `RayPPOTrainer._dump_generations` in verl/trainer/ppo/ray_trainer.py.
-* prime-rl: `rollouts/step_<n>/train/effective/traces.jsonl`, before that
-  `rollouts/step_<n>/train_rollouts.jsonl`, with a `Trace.to_record` of verifiers a line
-  (verifiers/v1/trace.py): nodes, rewards by name with score and weight, metrics, task; or, in the older
-  form, example_id, prompt, completion, reward and metrics (prime-rl pull requests 2248 and 2983).
-* Anybody's: lines with step, item, completion, reward and parts.
+* TRL: `completions/completions_<step>.parquet` with step, prompt, completion, a column a reward function,
+  what those log beside, and advantage: `GRPOTrainer.log` in trl/trainer/grpo_trainer.py.
+* verl: `<step>.jsonl` in `trainer.rollout_data_dir`, each line with input, output, gts, score, step, uid and
+  what the reward function returned beside: `RayPPOTrainer._dump_generations` in
+  verl/trainer/ppo/ray_trainer.py.
+* prime-rl: `monitors/file/traces/stream.jsonl`, an episode a line with the step in run.work.step; before that
+  `rollouts/step_<n>/train/effective/traces.jsonl` and `rollouts/step_<n>/train_rollouts.jsonl`, with a
+  `Trace.to_record` of verifiers a line (verifiers/v1/trace.py): nodes, rewards by name with score and weight,
+  metrics, task; or, in the oldest form, example_id, prompt, completion, reward and metrics (prime-rl pull
+  requests 2248, 2983 and 3444).
+* Anybody's: lines with step, item, completion, reward and parts, under the names of tools/columns.py.
 """
 
 from __future__ import annotations
@@ -19,69 +20,19 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from assay.tools.columns import Columns, look_up, read_step
+from assay.tools.foreign_logs.means import is_sound, number_in, odd_word
 from assay.tools.foreign_logs.records import LoggedCompletion
 
-TEXT = ("completion", "output", "response", "generation")
-ITEM = ("item", "item_id", "example_id", "task_id", "uid", "prompt", "input", "question")
 REWARD = ("reward", "score", "total_reward", "total")
-GOLD = ("gold", "gts", "ground_truth", "answer", "target", "reference", "solution")
-PARTS = ("parts", "components", "reward_parts", "rewards", "metrics")
-TOKENS = ("tokens", "n_tokens", "completion_tokens", "response_length", "completion_length")
-SUCCESS = (
-    "success",
-    "solved",
-    "is_correct",
-    "correct",
-    "correctness",
-    "accuracy",
-    "acc",
-    "passed",
-    "exact_match",
-)
-_SUCCESS = re.compile(rf"(?:^|[^a-z])(?:{'|'.join(SUCCESS)}|em|pass)(?:$|[^a-z])", re.I)
-LARGEST, MOST_STEPS = 1e100, 1 << 53  # of a number, of steps: beyond these it is no measurement
-CUT = ("max_turns", "max_input_tokens", "max_output_tokens", "max_total_tokens", "length")
-NO_PARTS = {"step", "advantage", "epoch", "draw", "group", "index", "id", "seed", "truncated", "is_truncated"}
-# By signal of ours: what TRL, verl and prime-rl call it; a prefix train/ is taken off before.
-ROW_NAMES: Mapping[str, tuple[str, ...]] = {
-    "step": ("step", "global_step", "training/global_step", "_step", "trainer/global_step"),
-    "reward": ("reward", "reward/mean", "critic/score/mean", "critic/rewards/mean", "mean_reward"),
-    "zero_variance": ("frac_reward_zero_std", "zero_variance"),
-    "entropy": ("entropy", "actor/entropy", "actor/entropy_loss", "entropy/mean", "entropy/all/mean"),
-    "kl": ("kl", "actor/kl_loss", "objective/kl"),
-    "truncated": (
-        "completions/clipped_ratio",
-        "response_length/clip_ratio",
-        "is_truncated/mean",
-        "truncated",
-    ),
-    "mean_length": (
-        "completions/mean_length",
-        "completion_length",
-        "response_length/mean",
-        "seq_len/mean",
-        "mean_length",
-    ),
-    "clip": ("clip_ratio/region_mean", "clip_ratio", "actor/pg_clipfrac"),
-    "grad_norm": ("grad_norm", "actor/grad_norm", "optim/grad_norm"),
-    "loss": ("loss", "actor/pg_loss", "loss/mean"),
-    "validation": ("eval_reward", "eval/reward", "val/reward", "validation_reward"),
-}
-_PART = re.compile(r"^rewards?/(?P<name>.+?)(?:/mean)?$")
-_NO_MEAN = re.compile(r"/(?:std|min|max|median)$|_std$")
-
-
-def names_success(name: str) -> bool:
-    """Return whether a column's name says that it tells right from wrong.
-
-    >>> [names_success(name) for name in ("accuracy_reward", "acc", "format", "accelerate")]
-    [True, True, False, False]
-    """
-    return _SUCCESS.search(name) is not None
+PARTS = ("parts", "components", "reward_parts", "rewards")
+BESIDE = ("metrics", "reward_extra_info")
+KEYS = ("uid", "prompt_uid", "group_id", "hash")  # tell prompts apart as well, besides items and prompts
+CUT = ("max_turns", "max_input_tokens", "max_output_tokens", "max_total_tokens", "length", "max_tokens")
+NO_NUMBERS = {"advantage", "advantages", "group", "index", "seed", "created_at", "timestamp", "version"}
 
 
 def number(value: object) -> float | None:
@@ -91,7 +42,7 @@ def number(value: object) -> float | None:
             found = float(value)
         except OverflowError:
             return None
-        return found if abs(found) <= LARGEST else None
+        return found if is_sound(found) else None
     return None
 
 
@@ -117,97 +68,138 @@ def _content(message: object) -> str:
     return " ".join(str(each.get("text", "")) for each in content if isinstance(each, Mapping))
 
 
-def is_completion(record: Mapping[str, Any]) -> bool:
+def with_answer(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a record whose conversation ends with what the assistant said as prompt and completion."""
+    told = record.get("messages")
+    if not isinstance(told, list) or not told or "completion" in record:
+        return record
+    last = told[-1]
+    if not isinstance(last, Mapping) or last.get("role") != "assistant":
+        return record
+    return {"prompt": told[:-1], "completion": [last], **{k: v for k, v in record.items() if k != "messages"}}
+
+
+def is_completion(record: Mapping[str, Any], columns: Columns) -> bool:
     """Return whether a record is of one completion, and not of a step."""
-    return "nodes" in record or any(record.get(name) is not None for name in TEXT)
+    said = _first(record, columns.candidates(record).get("completion", ()))
+    return "nodes" in record or isinstance(said, str | list | tuple | Mapping)
 
 
-def read_completion(record: Mapping[str, Any], step: int | None, success: str | None) -> LoggedCompletion:
-    """Return one completion.
+def read_completion(record: Mapping[str, Any], step: int | None, columns: Columns) -> LoggedCompletion:
+    """Return one completion with all numbers beside it by name; what they mean is for the whole log to say.
 
     Args:
         record: As the tool wrote it.
-        step: By the file's name, for a record that does not say.
-        success: The column or part that tells right from wrong; None: the first whose name says so.
+        step: By the file's name or the episode, for a record that does not say.
+        columns: The columns that somebody named.
 
     Raises:
-        ValueError: The record lacks a step, or has a reward that is no number.
+        ValueError: The record lacks a step.
     """
     if "nodes" in record:
-        return _read_trace(record, step, success)
-    found = number(record.get("step"))
-    at = step if found is None else int(found)
-    if at is None or not 0 <= at <= MOST_STEPS or (found is not None and not found.is_integer()):
-        raise ValueError(f"step = {record.get('step')!r}"[:80])
-    text = text_of(_first(record, TEXT))
-    name = next((each for each in REWARD if record.get(each) is not None), None)
-    reward = None if name is None else number(record[name])
-    if name is not None and reward is None:
-        raise ValueError(f"{name} = {record[name]!r}, no finite number"[:80])
-    parts, loose = _parts(record)
-    known = [*_columns(record), *parts]
-    right = next((each for each in known if each == success), None)
-    if success is None:
-        right = next((each for each in known if names_success(each)), None)
-    cut = record.get("truncated", record.get("is_truncated"))
-    if cut is None and (reason := record.get("finish_reason", record.get("stop_condition"))) is not None:
-        cut = str(reason) in CUT
+        return _read_trace(record, step, columns)
+    named, known = columns.named, columns.candidates(record)
+    told = _first(record, known.get("step", ()))
+    at = step if told is None else read_step(told)
+    if at is None:
+        raise ValueError(f"step = {told!r}"[:80])
+    text = text_of(_first(record, known.get("completion", ())))
+    rewards = [named["score"]] if "score" in named else [name for name in REWARD if name in record]
+    said = _first(record, rewards)
+    tokens = (number(look_up(record, name)) for name in known.get("tokens", ()))
+    cut = _first(record, (*known.get("truncated", ()), "stop_condition"))
+    keys = [named["item"]] if "item" in named else [*known.get("item", ()), *KEYS, *known.get("prompt", ())]
+    parts = _numbers_in(_first(record, PARTS))
     return LoggedCompletion(
         step=at,
-        item=_digest(_first(record, ITEM)),
+        item="",
         text=text,
-        reward=reward,
+        reward=number(number_in(said)),
+        odd=("null" if rewards else None) if said is None else odd_word(said),
         parts=parts,
-        loose=loose,
-        success=None if right is None else number(record.get(right, parts.get(right))),
-        gold=_gold(_first(record, GOLD)),
-        tokens=next((n for each in TOKENS if (n := number(record.get(each))) is not None), None),
-        truncated=None if cut is None else bool(cut),
+        numbers=_beside(record, columns),
+        gold=_gold(_first(record, known.get("reference", ()))),
+        tokens=next((n for n in tokens if n is not None), None),
+        truncated=None if cut is None else str(cut) in CUT if isinstance(cut, str) else bool(cut),
         lost=bool(record["error"]) if "error" in record else None,
+        keys={name: _digest(value) for name in keys if (value := look_up(record, name)) is not None},
     )
 
 
-def _read_trace(record: Mapping[str, Any], step: int | None, success: str | None) -> LoggedCompletion:
-    run = record.get("run")
-    at = number(run.get("step")) if isinstance(run, Mapping) else None
-    step = int(at) if at is not None else step
+def _beside(record: Mapping[str, Any], columns: Columns) -> dict[str, float]:
+    """Return the numbers of a record that are neither step nor length nor name of anything; a right answer
+    may be one, or a reward function that is called so."""
+    known = columns.candidates(record)
+    taken = NO_NUMBERS | {
+        name
+        for meaning in ("step", "tokens", "truncated", "item", "draw", "prompt", "completion")
+        for name in known.get(meaning, ())
+        if name != columns.named.get("success")
+    }
+    found = {
+        name: n for name, value in record.items() if name not in taken and (n := number(value)) is not None
+    }
+    return found | _numbers_in(_first(record, BESIDE))
+
+
+def _numbers_in(value: object) -> dict[str, float]:
+    inside = value if isinstance(value, Mapping) else {}
+    return {str(name): found for name, each in inside.items() if (found := number(each)) is not None}
+
+
+def _read_trace(record: Mapping[str, Any], step: int | None, columns: Columns) -> LoggedCompletion:
+    at = step_of_episode(record)
+    step = step if at is None else at
     nodes, rewards = record["nodes"], record.get("rewards")
-    if step is None or not isinstance(nodes, list) or not isinstance(rewards, Mapping):
-        raise ValueError("a trace without step (rollouts/step_<n>/…), nodes or rewards")
+    if step is None:
+        raise ValueError("a trace without step (rollouts/step_<n>/…, or run.work.step)")
+    if not isinstance(nodes, list) or not isinstance(rewards, Mapping):
+        raise ValueError("a trace without nodes or rewards")
     said = [
         _content(node.get("message")) for node in nodes if isinstance(node, Mapping) and node.get("sampled")
     ]
-    parts, metrics = dict[str, float](), record.get("metrics")
+    parts, scores, odd = dict[str, float](), dict[str, float](), None
     for name, each in rewards.items():
-        score = number(each.get("score")) if isinstance(each, Mapping) else number(each)
+        told = each.get("score") if isinstance(each, Mapping) else each
         weight = number(each.get("weight", 1.0)) if isinstance(each, Mapping) else 1.0
+        score = number(told)
         if score is not None and weight is not None:
-            parts[str(name)] = score * weight
-    measured = {
-        **(metrics if isinstance(metrics, Mapping) else {}),
-        **{name: each.get("score") if isinstance(each, Mapping) else each for name, each in rewards.items()},
-    }
-    right = (
-        success
-        if success in measured
-        else next((each for each in measured if names_success(str(each))), None)
-    )
+            parts[str(name)], scores[str(name)] = score * weight, score
+        elif told is not None:
+            odd = odd_word(told)
     task = record.get("task")
     task = task if isinstance(task, Mapping) else {"data": task}
-    key = task.get("key") or task.get("hash") or task.get("data")
-    data = task.get("data")
+    key, data = task.get("key") or task.get("hash") or task.get("data"), task.get("data")
+    gold = _first(data, columns.candidates(data).get("reference", ())) if isinstance(data, Mapping) else None
     return LoggedCompletion(
         step=step,
-        item=_digest(key),
+        item="",
         text="\n".join(said),
-        reward=math.fsum(parts.values()) if parts else None,
+        reward=math.fsum(parts.values()) if parts and odd is None else None,
+        odd=odd,
         parts=parts,
-        success=None if right is None else number(measured[right]),
-        gold=_gold(_first(data, GOLD)) if isinstance(data, Mapping) else None,
+        numbers=_numbers_in(record.get("metrics")) | scores,
+        gold=_gold(gold),
         tokens=number(record.get("num_output_tokens")) or None,
         truncated=str(record.get("stop_condition")) in CUT or _ended_by_length(record.get("calls")),
         lost=record["ok"] is False if "ok" in record else None,
+        keys={} if key is None else {"task": _digest(key)},
     )
+
+
+def step_of_episode(record: Mapping[str, Any]) -> int | None:
+    """Return the step of a trace or an episode of prime-rl, None where it does not say."""
+    run = record.get("run")
+    work = run.get("work") if isinstance(run, Mapping) else None
+    told = (each.get("step") for each in (work, run) if isinstance(each, Mapping))
+    return next((step for value in told if (step := read_step(value)) is not None), None)
+
+
+def is_evaluation(record: Mapping[str, Any]) -> bool:
+    """Return whether an episode of prime-rl was played to evaluate, and taught nothing."""
+    run = record.get("run")
+    work = run.get("work") if isinstance(run, Mapping) else None
+    return any(isinstance(each, Mapping) and each.get("type") == "eval" for each in (run, work))
 
 
 def _ended_by_length(calls: object) -> bool:
@@ -215,50 +207,8 @@ def _ended_by_length(calls: object) -> bool:
     return isinstance(last, Mapping) and last.get("finish_reason") == "length"
 
 
-def read_row(record: Mapping[str, Any], success: str | None) -> dict[str, float] | None:
-    """Return the means of a step under the names of our signals; None for a record without step or signal."""
-    flat: dict[str, Any] = {}
-    for name, value in record.items():
-        flat.setdefault(str(name).strip().removeprefix("train/"), value)
-    row: dict[str, float] = {}
-    for signal, names in ROW_NAMES.items():
-        told = next((flat[name] for name in names if flat.get(name) is not None), None)
-        if isinstance(told, bool | float) or (isinstance(told, int) and abs(told) < 1 << 1000):
-            value = float(told)  # NaN and Inf as well: that is for a rule to say
-            row[signal] = value if abs(value) <= LARGEST else math.nan
-    for name, value in flat.items():
-        match, told = _PART.match(name), number(value)
-        if told is None or _NO_MEAN.search(name) or name.startswith(("eval", "val")):
-            continue
-        if match is not None and match["name"] not in ("mean", "std"):
-            row[f"part {match['name']}"] = told
-        wanted = name == success or (match is not None and match["name"] == success)
-        if wanted or (success is None and "success" not in row and names_success(name)):
-            row["success"] = told
-    step = row.get("step")
-    if step is None or not 0 <= step <= MOST_STEPS or len(row) < 2:
-        return None
-    return row
-
-
 def _first(record: Mapping[str, Any], names: Iterable[str]) -> Any:
-    return next((record[name] for name in names if record.get(name) is not None), None)
-
-
-def _columns(record: Mapping[str, Any]) -> list[str]:
-    return [str(name) for name, value in record.items() if number(value) is not None]
-
-
-def _parts(record: Mapping[str, Any]) -> tuple[dict[str, float], bool]:
-    """Return the reward parts, and whether they are loose: the numbers that are nothing else, or metrics."""
-    for name in PARTS:
-        inside = record.get(name)
-        if isinstance(inside, Mapping):
-            told = {str(key): found for key, value in inside.items() if (found := number(value)) is not None}
-            return told, name == "metrics"
-    taken = NO_PARTS | set(REWARD) | set(TOKENS) | set(ITEM) | set(GOLD)
-    loose = {name: number(record[name]) for name in _columns(record) if name not in taken}
-    return {name: value for name, value in loose.items() if value is not None}, True
+    return next((value for name in names if (value := look_up(record, name)) is not None), None)
 
 
 def _gold(value: object) -> str | None:

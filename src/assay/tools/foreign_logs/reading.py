@@ -6,57 +6,95 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from assay.core.counting import counted
 from assay.core.errors import DataError
 from assay.core.storage.untrusted import open_regular, read_capped
-from assay.tools.foreign_logs.formats import is_completion, read_completion, read_row
-from assay.tools.foreign_logs.records import ForeignLog, LoggedCompletion, put_together, weigh_parts
+from assay.tools.columns import Columns, list_names
+from assay.tools.foreign_logs.console_logs import LONGEST, read_printed
+from assay.tools.foreign_logs.formats import (
+    is_completion,
+    is_evaluation,
+    read_completion,
+    step_of_episode,
+    with_answer,
+)
+from assay.tools.foreign_logs.means import is_known, is_prose, read_means
+from assay.tools.foreign_logs.records import ForeignLog, LoggedCompletion
+from assay.tools.foreign_logs.settling import settle
 from assay.tools.judge.lines import FIX as FIX_OF_RESULTS
 from assay.tools.judge.lines import csv_rows, json_file, json_rows, parquet_rows
 
 MAX_BYTES = 1 << 30  # of a file
 MAX_FILES, MAX_DEPTH = 20_000, 6  # of a folder
-KNOWN = (
-    "trainer_state.json or completions/*.parquet of TRL, <step>.jsonl of verl, rollouts/step_<n>/ of"
-    " prime-rl, a CSV of metrics by step, or JSONL of step, item, completion, reward and parts"
-)
+PRINTED = (".log", ".out", ".txt")
+LOOKED_AT = 200  # completions whose other texts are looked at
+KNOWN = "a step, and a reward or a completion, in each record"
 FIX = "name the log, or the folder that the trainer wrote; ./run assay runs health --help says what is read"
+NAME_THEM = "--columns step=NAME,score=NAME,completion=NAME names the columns that hold them"
 _STEP_OF_PATH = re.compile(r"(?:^|/)(?:global_)?step_(\d{1,12})(?:/|_|\.|$)|(?:^|/)(\d{1,12})\.jsonl$")
 # Of a folder, the first kind that is there, besides trainer_state.json: by patterns of relative names.
 _KINDS = (
     re.compile(r"(?:^|/)completions_\d+\.parquet$"),
+    re.compile(r"(?:^|/)monitors/file/(?:traces/stream|metrics)\.jsonl$"),
     re.compile(r"(?:^|/)step_\d+/train/effective/traces\.jsonl$"),
     re.compile(r"(?:^|/)step_\d+/train/all/traces\.jsonl$"),
     re.compile(r"(?:^|/)step_\d+/train_rollouts\.jsonl$"),
     re.compile(r"(?:^|/)\d+\.jsonl$"),
     re.compile(r"^[^/]+\.(?:parquet|jsonl)$"),
 )
-_STATE, _TABLE = "trainer_state.json", re.compile(r"^[^/]+\.csv$")
+_STATE = "trainer_state.json"
+_OTHERS = (re.compile(r"^[^/]+\.[ct]sv$"), re.compile(r"^[^/]+\.(?:log|out|txt)$"))  # where none of these is
+_TAG = re.compile(r"(?:^|-)tag-(?P<tag>.+)$")
+_TENSORBOARD = ("Wall time", "Step", "Value")
 
 
-def read_foreign(path: Path, success: str | None = None) -> ForeignLog:
+@dataclass
+class _Raw:
+    """What files hold, before anybody decides what their columns mean."""
+
+    completions: list[LoggedCompletion] = field(default_factory=list)
+    rows: list[Mapping[str, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    texts: dict[str, list[object]] = field(default_factory=dict)
+    odd: tuple[str, str] | None = None  # where the first reward that is no number stands, and what it is
+
+
+def read_foreign(path: Path, columns: Columns | None = None) -> ForeignLog:
     """Return a training log of another tool.
 
     Args:
         path: A file or a folder.
-        success: The column or reward part that tells right from wrong; None: one whose name says so.
+        columns: The columns that somebody named.
 
     Raises:
         DataError: It is of no known form, damaged, or holds no step.
     """
-    files = _files(path) if path.is_dir() else [path]
-    # The file's own name is not enough: prime-rl has the step in a folder above.
-    logs = [_read_file(each, os.path.abspath(each), success) for each in files]
-    log = weigh_parts(put_together(logs))
-    if not log.completions and not log.rows:
-        raise DataError(KNOWN, found="no step in it", where=str(path), fix=FIX)
-    if success is not None and not _has_success(log):
-        where = f"{path}, --success {success}"
-        raise DataError("a column or reward part of this name", found="none", where=where, fix=FIX)
-    return log
+    columns, raw = columns or Columns(), _Raw()
+    for each in _files(path) if path.is_dir() else [path]:
+        # The file's own name is not enough: prime-rl has the step in a folder above.
+        _read_file(each, os.path.abspath(each), columns, raw)
+    means = read_means(raw.rows, columns, str(path))
+    if not raw.completions and not means.rows and not means.odd:
+        names = sorted({str(name) for row in raw.rows for name in row})
+        found = f"only {list_names(names)}" if names else "nothing"
+        raise DataError(KNOWN, found=found, where=str(path), fix=NAME_THEM if names else FIX)
+    if raw.odd is not None and all(each.reward is None for each in raw.completions):
+        where, found = raw.odd
+        raise DataError("a record of a training", found=found, where=where, fix=FIX)
+    log = settle(raw.completions, means, [*raw.notes, *means.notes], columns)
+    said = tuple(name for name, values in raw.texts.items() if is_prose(values))
+    if (asked := columns.named.get("success")) is not None and not _has_success(log):
+        where, fix = (
+            f"{path}, {asked} as success",
+            "name one that is there, by --success or --columns success=",
+        )
+        raise DataError("a column or reward part of this name", found="none", where=where, fix=fix)
+    note = f"texts beside the completions that were not read: {list_names(said)}"
+    return replace(log, notes=(*log.notes, note)) if said else log
 
 
 def _has_success(log: ForeignLog) -> bool:
@@ -74,10 +112,12 @@ def _files(folder: Path) -> list[Path]:
     if states:
         # Each checkpoint has the whole history up to it; the one beside them, or the last, has all of it.
         chosen.append(min(states, key=lambda name: (name.count("/"), -_last_number(name), name)))
-    chosen += [name for name in names if _TABLE.search(name)] if not chosen else []
+    for kind in _OTHERS:
+        chosen = chosen or [name for name in names if kind.search(name)]
     if not chosen:
-        found = f"{counted(len(names), 'files')}, none of them one of these"
-        raise DataError(KNOWN, found=found, where=str(folder), fix=FIX)
+        found = f"{counted(len(names), 'files')}, none of them one of these: {list_names(names)}"
+        fix = "name the file that holds the log"
+        raise DataError("the log of a training in this folder", found=found, where=str(folder), fix=fix)
     return [folder / name for name in chosen]
 
 
@@ -108,39 +148,53 @@ def _last_number(name: str) -> int:
     return int((re.findall(r"\d{1,12}", name) or ["0"])[-1])
 
 
-def _read_file(path: Path, place: str, success: str | None) -> ForeignLog:
+def _read_file(path: Path, place: str, columns: Columns, raw: _Raw) -> None:
+    """Add what a file holds."""
     step = _STEP_OF_PATH.search(place)
     by_name = int(next(each for each in step.groups() if each)) if step else None
-    completions: list[LoggedCompletion] = []
-    rows: list[Mapping[str, float]] = []
-    notes: list[str] = []
-    names: set[str] = set()
     try:
-        for where, record in _records(path, notes):
+        for where, record in _records(path, raw.notes):
             if not isinstance(record, Mapping):
                 raise DataError("an object", found=str(record)[:60], where=where, fix=FIX)
             if ("rule" in record and "level" in record) or "digests" in record:
                 fix = "name its health.jsonl, whose alarms the training itself raised"
                 raise DataError("a log of another tool", found="one of assay", where=where, fix=fix)
             traces = record.get("traces")
+            if isinstance(traces, list) and is_evaluation(record):
+                continue
+            told = step_of_episode(record)
+            at = by_name if told is None else told
             for each in traces if isinstance(traces, list) else [record]:
-                try:
-                    if isinstance(each, Mapping) and is_completion(each):
-                        completions.append(read_completion(each, by_name, success))
-                    elif isinstance(each, Mapping) and (row := read_row(each, success)) is not None:
-                        rows.append(row)
-                except (ValueError, TypeError, AttributeError) as error:
-                    found = " ".join(str(error).split())[:160]
-                    raise DataError("a record of a training", found=found, where=where, fix=FIX) from None
-            names |= {str(name) for name in record} if not completions and not rows else set()
+                if isinstance(each, Mapping):
+                    _read_record(with_answer(each), at, where, columns, raw)
     except DataError as error:
         if error.fix != FIX_OF_RESULTS:
             raise
         raise DataError(error.expected, found=error.found, where=error.where, fix=FIX) from None
-    if not completions and not rows:
-        found = f"only {', '.join(sorted(names))[:120]}" if names else "nothing"
-        raise DataError(KNOWN, found=found, where=str(path), fix=FIX)
-    return ForeignLog(tuple(completions), tuple(rows), tuple(notes))
+
+
+def _read_record(
+    record: Mapping[str, Any], step: int | None, where: str, columns: Columns, raw: _Raw
+) -> None:
+    if not is_completion(record, columns):
+        raw.rows.append(record)
+        return
+    try:
+        each = read_completion(record, step, columns)
+    except (ValueError, TypeError, AttributeError) as error:
+        found, fix = " ".join(str(error).split())[:160], FIX
+        if found.startswith("step = "):
+            found = f"{found} among the columns {list_names(record)}"
+            fix = "--columns step=NAME names the column that counts the steps of the training"
+        raise DataError("a record of a training", found=found, where=where, fix=fix) from None
+    raw.completions.append(each)
+    if each.odd not in (None, "null") and raw.odd is None:
+        raw.odd = where, f"reward = {each.odd}, no finite number"
+    if len(raw.completions) <= LOOKED_AT and "nodes" not in record:
+        known = {name for names in columns.candidates(record).values() for name in names}
+        for name, value in record.items():
+            if isinstance(value, str) and name not in known:
+                raw.texts.setdefault(str(name), []).append(value)
 
 
 def _records(path: Path, notes: list[str]) -> Iterator[tuple[str, Any]]:
@@ -151,10 +205,11 @@ def _records(path: Path, notes: list[str]) -> Iterator[tuple[str, Any]]:
         raise DataError(KNOWN, found="an empty file", where=str(path), fix=FIX)
     if head == b"PAR1":
         yield from parquet_rows(path)
-    elif path.suffix.lower() == ".csv":
+    elif path.suffix.lower() in (".csv", ".tsv"):
+        name = _name_of_chart(path)
         for where, cells in csv_rows(path):
-            if row := {name: _cell(cell) for name, cell in cells.items() if cell and cell.strip()}:
-                yield where, row
+            if row := {column: _cell(cell) for column, cell in cells.items() if cell and cell.strip()}:
+                yield where, {"step": row.get("Step"), name: row.get("Value")} if _is_chart(cells) else row
     elif path.suffix.lower() == ".json":
         value = json_file(read_capped(path, max_bytes=MAX_BYTES, fix=FIX), path)
         history: Any = value.get("log_history") if isinstance(value, dict) else value
@@ -162,7 +217,43 @@ def _records(path: Path, notes: list[str]) -> Iterator[tuple[str, Any]]:
             raise DataError("log_history, or a list of records", found="neither", where=str(path), fix=FIX)
         yield from ((f"{path}, record {k}", each) for k, each in enumerate(history, start=1))
     else:
-        yield from json_rows(path, notes)
+        yield from _lines_of(path, notes)
+
+
+def _lines_of(path: Path, notes: list[str]) -> Iterator[tuple[str, Any]]:
+    """Yield the objects of JSONL, or what a trainer printed."""
+    rows = json_rows(path, notes)
+    try:
+        first = next(rows, None)
+    except DataError:
+        with path.open(encoding="utf-8", errors="replace") as stream:
+            printed = read_printed(iter(lambda: stream.readline(LONGEST), ""))
+        if not printed:
+            if path.suffix.lower() in PRINTED:
+                expected = "rows that a trainer printed ({'loss': 0.1, ...}, or step:3 - name:0.1 - ...)"
+                raise DataError(expected, found="none", where=str(path), fix=FIX) from None
+            raise
+        notes.append(f"{path.name} was read as what a trainer printed, {counted(len(printed), 'rows')}")
+        yield from ((f"{path}, row {k}", row) for k, row in enumerate(printed, start=1))
+        return
+    if first is not None:
+        yield first
+        yield from rows
+
+
+def _is_chart(cells: Mapping[str, Any]) -> bool:
+    return tuple(cells) == _TENSORBOARD
+
+
+def _name_of_chart(path: Path) -> str:
+    """Return the metric that a chart of TensorBoard shows, which only the file's name says: its tag, or the
+    end of the name that is one of ours."""
+    match = _TAG.search(path.stem)
+    if match is not None:
+        return match["tag"]
+    words = re.split(r"[^A-Za-z0-9]+", path.stem)
+    tails = ("_".join(words[k:]) for k in range(len(words)))
+    return next((tail for tail in tails if is_known(tail)), path.stem)
 
 
 def _cell(text: str) -> Any:

@@ -3,17 +3,28 @@ what was found in it, what could not be measured, and the levels of both."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple
-
-import numpy as np
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
 
 from assay.core.config.health import HealthSettings
 from assay.core.records import HEALTH_LEVELS, HealthLevel
 
-EXACT = 1e-3  # of the spread of rewards: what a sum of parts may miss it by and still be that sum
+LARGEST = 1e100  # of a number: beyond that it is no measurement
+
+
+def named_part(name: str) -> str:
+    """Return the name of a reward part among the signals of a row."""
+    return f"part {name}"
+
+
+class OddValue(NamedTuple):
+    """What stands where a number should: NaN, Inf, a text, or null among numbers."""
+
+    step: int
+    signal: str  # as in the rows of a log
+    column: str
+    said: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +32,7 @@ class LoggedCompletion:
     """One completion as a trainer logged it; None is what the log does not say.
 
     `item` tells prompts apart ("": not logged), `success` is in [0, 1], `tokens` is its length in tokens.
+    Which columns these are of is decided over the whole log (`settle`), from what is kept here by name.
     """
 
     step: int
@@ -33,7 +45,9 @@ class LoggedCompletion:
     tokens: float | None = None
     truncated: bool | None = None
     lost: bool | None = None
-    loose: bool = False  # whether `parts` are just the numbers that the log has beside
+    keys: Mapping[str, str] = field(default_factory=dict)  # what may tell prompts apart
+    numbers: Mapping[str, float] = field(default_factory=dict)  # beside the parts, of whatever meaning
+    odd: str | None = None  # what stands where the reward should
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,71 +58,15 @@ class ForeignLog:
     completions: tuple[LoggedCompletion, ...] = ()
     rows: tuple[Mapping[str, float], ...] = ()  # each with "step"; parts are "part <name>"
     notes: tuple[str, ...] = ()
+    odd: tuple[OddValue, ...] = ()
+    unpaid: tuple[str, ...] = ()  # reward parts that were 0 in every completion
+    numbers: tuple[str, ...] = ()  # columns that hold numbers and were not read
+    texts: tuple[str, ...] = ()  # columns that hold long texts and were not read
 
 
-def put_together(logs: Sequence[ForeignLog]) -> ForeignLog:
-    """Return several files of one training as one log, in the order of steps."""
-    completions = sorted((each for log in logs for each in log.completions), key=lambda each: each.step)
-    rows = sorted((row for log in logs for row in log.rows), key=lambda row: row["step"])
-    notes = dict.fromkeys(note for log in logs for note in log.notes)
-    return ForeignLog(tuple(completions), tuple(rows), tuple(notes))
-
-
-def weigh_parts(log: ForeignLog) -> ForeignLog:
-    """Return the log with reward parts as they add up to the reward.
-
-    Tools log what each reward function said, not what it counts for. Where the reward is a weighted sum of
-    the parts, least squares finds the weights, from completions or else from the means by step; parts that
-    count for nothing are left out. Where no reward is logged it is made of its parts so, or as their plain
-    sum. Where no weights make the parts add up they stay as logged, if the log calls them parts.
-    """
-    names = sorted({name for each in log.completions for name in each.parts})
-    if not names:
-        return log
-    told = [each for each in log.completions if each.reward is not None and not each.lost]
-    if told:
-        weights = _fit([[each.parts.get(name, 0.0) for name in names] for each in told], _rewards(told))
-        if weights is not None:
-            return replace(log, completions=_weighed(log, names, weights, sums=False))
-        kept = tuple(replace(each, parts={}) if each.loose else each for each in log.completions)
-        return replace(log, completions=kept)
-    columns = [f"part {name}" for name in names]
-    rows = [row for row in log.rows if all(math.isfinite(row.get(c, math.nan)) for c in ("reward", *columns))]
-    weights = _fit([[row[column] for column in columns] for row in rows], [row["reward"] for row in rows])
-    note = "no reward is logged with the completions: it is the sum of its parts"
-    note += ", taken as they are" if weights is None else ", weighed as in the rows by step"
-    weighed = _weighed(log, names, [1.0] * len(names) if weights is None else weights, sums=True)
-    return replace(log, completions=weighed, notes=(*log.notes, note))
-
-
-def _rewards(told: Sequence[LoggedCompletion]) -> list[float]:
-    return [each.reward for each in told if each.reward is not None]
-
-
-def _fit(parts: Sequence[Sequence[float]], rewards: Sequence[float]) -> list[float] | None:
-    """Return the weights by which parts add up to rewards; None where there are none, or too few to tell."""
-    if len(rewards) < 2 * len(parts[0] if parts else ()) + 2:
-        return None
-    values, wanted = np.array(parts, dtype=float), np.array(rewards, dtype=float)
-    found = np.linalg.lstsq(values, wanted, rcond=None)[0]
-    if float(np.abs(values @ found - wanted).max()) > EXACT * max(float(np.ptp(wanted)), 1e-6):
-        return None
-    return [float(weight) for weight in found]
-
-
-def _weighed(
-    log: ForeignLog, names: Sequence[str], weights: Sequence[float], *, sums: bool
-) -> tuple[LoggedCompletion, ...]:
-    kept = {name: weight for name, weight in zip(names, weights, strict=True) if abs(weight) > EXACT}
-    made = []
-    for each in log.completions:
-        parts = {name: each.parts.get(name, 0.0) * weight for name, weight in kept.items()}
-        reward = math.fsum(parts.values()) if sums and each.parts else each.reward
-        made.append(replace(each, parts=parts, reward=reward))
-    return tuple(made)
-
-
-HEDGING = "hedging"  # the one rule that trainings of assay do not have: their tasks grade hedges as wrong
+# Rules that trainings of assay do not have: their tasks grade hedges as wrong and are tried before.
+HEDGING, DEAD_PART = "hedging", "dead_part"
+NOT_MEASURED: Literal["NOT MEASURED"] = "NOT MEASURED"
 
 
 class LogFinding(NamedTuple):
@@ -134,10 +92,13 @@ class JudgedLog:
     steps: tuple[int, int]  # first and last
     completions: int
     notes: tuple[str, ...] = ()
+    lacking: str | None = None  # why no more is known than what rang; None: enough was read
 
     @property
-    def worst(self) -> HealthLevel:
-        """The worst level of all rules."""
+    def worst(self) -> HealthLevel | Literal["NOT MEASURED"]:
+        """The worst level of all rules; NOT MEASURED where none rang and too little was read."""
+        if not self.findings and self.lacking is not None:
+            return NOT_MEASURED
         return max((each.level for each in self.findings), key=HEALTH_LEVELS.index, default="GREEN")
 
 
@@ -179,6 +140,7 @@ LEVELS = HealthSettings.model_validate(
         "validation": {"evaluations": 3, "gap": 0.05, "correlation": 0.5, "part_share": 0.8},
     }
 )
+BY_STEP = "a column by step"
 # What a rule needs, for those that a log does not let it read.
 NEEDS: Mapping[str, str] = {
     "non_finite": "loss, reward or grad_norm by step",
@@ -186,16 +148,17 @@ NEEDS: Mapping[str, str] = {
     "reward_vs_success": "rewards, and a column that tells right from wrong (--success names it)",
     "part_share": "two reward parts or more",
     "zero_variance": "several completions of one prompt with their rewards, or frac_reward_zero_std",
-    "entropy": "entropy by step",
-    "kl": "kl by step",
+    "entropy": BY_STEP,
+    "kl": BY_STEP,
     "truncated": "which completions were cut off",
     "length": "completions, or their mean length by step",
     "parsed": "completions with an object or a marked answer",
     "distinct": "several completions of one prompt",
     "top_share": "completions with success, or with the right answer (gold)",
     "field_collapse": "completions with an object or a marked answer",
-    "clip": "a clip ratio by step",
-    "grad_norm": "grad_norm by step",
+    "clip": BY_STEP,
+    "grad_norm": BY_STEP,
     "infrastructure": "completions with ok or error",
+    DEAD_PART: "rewards, or reward parts",
     HEDGING: "completions",
 }

@@ -25,6 +25,7 @@ from assay.dataset.suite import Play
 from assay.pipeline.inputs import blocklist_of, code_of, task_with
 from assay.pipeline.project import Project
 from assay.tasks.protocol import Task
+from assay.tools.columns import Columns
 from assay.tools.foreign_logs.reading import read_foreign
 from assay.tools.grade.completions import of_episode, stored
 from assay.tools.grade.replaying import play_texts
@@ -130,7 +131,7 @@ def _episodes(path: Path, validated: bool) -> ScoredLog:
 
 
 def _foreign(path: Path, success: str | None) -> ScoredLog:
-    log = read_foreign(path, success)
+    log = read_foreign(path, Columns({} if success is None else {"success": success}))
     sha256 = sha256_capped(path, max_bytes=ANY_SIZE, fix=FIX) if path.is_file() else None
     read = ScoredLog(
         ScoredFile(name=path.name, sha256=sha256, kind="log of another trainer"), [], [*log.notes]

@@ -10,7 +10,8 @@ from assay.core.evidence_files import place_of
 from assay.core.records import HEALTH_LEVELS, HEALTH_RULES, HealthEvent, HealthSummary, TrainFacts
 from assay.core.storage.json import read_record, read_records
 
-EXIT_CODES = {"GREEN": 0, "AMBER": 3, "RED": 4}  # 1 and 2 are taken: our errors, and a wrong call
+# 1 and 2 are taken: our errors, and a wrong call
+EXIT_CODES = {"GREEN": 0, "AMBER": 3, "RED": 4, "NOT MEASURED": 5}
 COLUMNS = (
     *("rule", "worst", "at the end", "since step", "worst from", "times", "value", "limit", "baseline"),
     "what was found and what to try",
