@@ -82,7 +82,8 @@ def test_the_environment_of_the_page_is_short_and_is_played(tmp_path: Path) -> N
     new_task.run(project(tmp_path), "mine")
     (tmp_path / "tasks/mine/task.py").write_text(CLASS, encoding="utf-8")
     preset = tmp_path / "configs/task/mine.yaml"
-    wanted = text_of(PAGE).split("```text\n")[1].split("```")[0]
+    texts = [block.split("```")[0] for block in text_of(PAGE).split("```text\n")]
+    (wanted,) = [block for block in texts if block.startswith("  entry:")]
     kept = preset.read_text(encoding="utf-8")
     for line in wanted.splitlines():
         key = line.split(":")[0]
