@@ -92,6 +92,9 @@ def write_all(told: Judgement, texts: Mapping[str, str], judged: Judged, out: Pa
     rows = dict(zip(("before", "after"), judged.arms, strict=True)) | judged.rivals
     records = {"before": told.before, "after": told.after, **told.rivals}
     for name, record in records.items():
+        for caution in record.written[1:]:
+            say(f"WARNING: {name}: {caution}")
+    for name, record in records.items():
         say(f"{name}: {_said(rows[name], record)}")
     say(f"{heading(judged.claim)}: {judged.claim.sentence}")
     say(f"reason: {judged.claim.reason}")
@@ -207,7 +210,8 @@ def _said(rows: Sequence[JudgedRow], record: ArmRecord) -> str:
 
     first = record.files[0]
     more = f" and {len(record.files) - 1} more" if len(record.files) > 1 else ""
-    return f"{counts_said(rows)}; {first.form} {first.name}{more}, model {first.model or 'not said'}"
+    written = "".join(f"; {line}" for line in record.written[:1])
+    return f"{counts_said(rows)}{written}; {first.form} {first.name}{more}, model {first.model or 'not said'}"
 
 
 def called(record: ArmRecord) -> str:

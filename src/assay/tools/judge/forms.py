@@ -9,6 +9,7 @@ from typing import Any
 from assay.tools.judge.lines import Row, refuse
 from assay.tools.judge.rows import NO_STRATA
 from assay.tools.judge.sources import Form, Reading, number_of, text_of, truth_of, whole_of
+from assay.tools.judge.written import texts_in
 
 Reader = Callable[[str, Row, str | None], Reading]
 ITEM, SCORE = ("item", "item_id", "id"), ("score", "reward")
@@ -74,6 +75,7 @@ def table_row(where: str, row: Row, metric: str | None) -> Reading:
         content=f"{prompt}\0{target}" if prompt or target else "",
         prompt=prompt,
         completion=text_of(row.get("completion")),
+        wrote=texts_in(row.get("completion")),
         model=None if row.get("model") is None else text_of(row["model"]),
     )
 
@@ -108,6 +110,7 @@ def episode_row(where: str, row: Row, metric: str | None) -> Reading:
         # The prompt's digest stands for the question: the first turn of an item is the same in every arm.
         prompt=text_of(turns[0].get("prompt_digest")) if turns else "",
         completion="\0".join(text_of(turn.get("completion")) for turn in turns),
+        wrote=tuple(text_of(turn.get("completion")) for turn in turns),
         model=row.get("policy") if isinstance(row.get("policy"), str) else None,
     )
 
@@ -141,6 +144,7 @@ def lm_eval_row(where: str, row: Row, metric: str | None) -> Reading:
         content="\0".join(map(text_of, content)),
         prompt=text_of(row.get("prompt_hash") or row.get("arguments")),
         completion=text_of(row.get("resps")),
+        wrote=texts_in(row.get("resps")),
         cluster=None,
         why="" if sieve in ("", kept) else "another filter",
         model=None,
@@ -171,6 +175,7 @@ def verifiers_row(where: str, row: Row, metric: str | None) -> Reading:
         content=f"{prompt}\0{text_of(row.get('answer'))}",
         prompt=prompt,
         completion=text_of(said),
+        wrote=texts_in(said),
         why=text_of(error)[:80],
     )
 
@@ -201,6 +206,7 @@ def trace_row(where: str, row: Row, metric: str | None) -> Reading:
         content=text_of({name: value for name, value in data.items() if name != "idx"}),
         prompt=text_of([node["message"] for node in nodes[:opening]] or None),
         completion=text_of([node["message"].get("content") for node in nodes if node.get("sampled")]),
+        wrote=texts_in([{**node["message"], "role": "assistant"} for node in nodes if node.get("sampled")]),
         model=text_of(config.get("model") or (calls[-1].get("model") if calls else None)) or None,
         why=": ".join(filter(None, map(text_of, (errors.get("type"), errors.get("message")))))[:80],
     )

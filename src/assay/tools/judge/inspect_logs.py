@@ -14,6 +14,7 @@ from typing import Any
 from assay.tools.judge.lines import parse_json, refuse
 from assay.tools.judge.rows import NO_STRATA
 from assay.tools.judge.sources import Reading, number_of, text_of, whole_of
+from assay.tools.judge.written import texts_in
 
 # What inspect's own value_to_float makes of these letters.
 LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
@@ -156,6 +157,7 @@ class InspectLog:
             prompt=text_of(shown[: next((k + 1 for k, each in enumerate(shown) if each[0] == "user"), 0)]),
             completion=said,
             why=why,
+            wrote=texts_in([choices[0].get("message", {})]) if choices else None,
         )
 
     def _score(self, place: str, sample: Mapping[str, Any], asked: str | None) -> float | None:

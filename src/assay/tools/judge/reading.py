@@ -25,6 +25,7 @@ from assay.tools.judge.lines import (
 )
 from assay.tools.judge.rows import NO_STRATA, JudgedRow, rows_text, short_digest
 from assay.tools.judge.sources import ArmRecord, Form, Reading, SourceFile, text_of
+from assay.tools.judge.written import WrittenTexts
 
 SUFFIXES = (".eval", ".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
 PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
@@ -100,6 +101,7 @@ class _ArmReader:
         self._drawn: dict[str, int] = {}
         self._without: list[str] = []
         self._successes = 0
+        self._written = WrittenTexts()
         self._blockers: list[tuple[str, str]] = []
         self.models: set[str] = set()
         self._told: str | None = None  # the model that the rows of this file name
@@ -171,6 +173,7 @@ class _ArmReader:
         else:
             share = min(1.0, max(0.0, share or 0.0))
         self._successes += each.success is not None
+        self._written.add(each.wrote, share == 1.0 if each.success is None else each.success)
         strata = {**each.strata, **labels} if labels else each.strata
         self._rows.append(
             JudgedRow(
@@ -226,6 +229,7 @@ class _ArmReader:
             has_success=n > 0 and self._successes == n,
             blockers=tuple(self._blockers),
             notes=(f"{left} were left out.",) if len(rows) < n else (),
+            written=self._written.said(),
         )
         return Arm(record, text, rows)
 

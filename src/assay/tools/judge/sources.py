@@ -43,6 +43,8 @@ class ArmRecord(Record):
     has_success: bool = Field(description="whether every result says that it succeeded, or not")
     blockers: tuple[tuple[str, str], ...] = Field(description="what bars a claim: kind, and what was found")
     notes: tuple[str, ...]
+    # Said where it is judged, and kept nowhere: the rows of a package do not have the texts.
+    written: tuple[str, ...] = Field(default=(), exclude=True, repr=False)
 
 
 class Judgement(Record):
@@ -85,6 +87,7 @@ class Reading:
     completion: str = ""
     model: str | None = None
     why: str = ""
+    wrote: tuple[str, ...] | None = None  # each completion; None: the file does not have them
 
 
 _WORDS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
