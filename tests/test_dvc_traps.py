@@ -31,6 +31,7 @@ from assay.core.storage.yaml import read_yaml
 from tests.few_presets import leave_few
 from tests.house import ROOT
 from tests.own_data import keep_first
+from tests.smoke import NO_SCM, copy_project
 from tests.training.whole_project import TAKEN, environment
 
 PLAN, TRACKED = (
@@ -335,3 +336,21 @@ def test_no_figure_is_shown_twice() -> None:
         r"^  - (evidence/results/report/figures/\S+)$", (ROOT / "dvc.yaml").read_text(), re.MULTILINE
     )
     assert listed and all(name.endswith(".svg") for name in listed) and len(set(listed)) == len(listed)
+
+
+@pytest.mark.long
+def test_in_a_clone_dvc_misses_what_is_not_in_git_of_three_stages_and_nothing_of_five(tmp_path: Path) -> None:
+    """README says so. What changed since the committed run is left out: code, and what hangs on it."""
+    clone = tmp_path / "clone"
+    copy_project(clone)
+    (clone / ".dvc/config.local").write_text(NO_SCM)
+    told = json.loads(dvc(clone, "status", "--json"))
+    missing = {
+        name: [path for each in changed if isinstance(each, dict) for path in each.get("changed outs", ())]
+        for name, changed in told.items()
+    }
+    assert {name: paths for name, paths in missing.items() if paths} == {
+        "base": ["models/base"],
+        "train": ["models/adapter", "evidence/logs/train"],
+        "package": ["dist"],
+    }

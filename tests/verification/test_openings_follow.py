@@ -15,6 +15,7 @@ from assay.core.errors import PackageError
 from assay.core.evidence_files import place_of
 from assay.core.storage.files import sha256_bytes
 from assay.core.storage.json import dumps, write_json
+from assay.core.storage.yaml import read_yaml
 from assay.evidence.claim.openings import level_of, openings_of
 from assay.package.layout import OPENINGS
 from assay.pipeline.heldout_ledger import openings
@@ -61,6 +62,19 @@ def test_a_sound_package_follows_and_its_ledger_is_no_matter_of_when_and_where(
     assert ledger is not None
     assert {(each.times, each.copy_id) for each in ledger.openings} == {(1, None)}
     assert "d" * 64 not in {each.policy_digest for each in ledger.openings}
+
+
+def test_a_draft_has_neither_notes_nor_a_place(unpacked: Path) -> None:
+    values = read_yaml(unpacked / "params.yaml", fix="")
+    values["evaluation"]["open"] = False
+    (unpacked / "params.yaml").write_text(json.dumps(values))
+    wrong = openings_follow(Unpacked(unpacked)).wrong
+    assert len(wrong) == 3 and all(each.endswith("a draft opens nothing") for each in wrong)
+    for name in (OPENINGS, place_of("openings.json")):
+        (unpacked / name).unlink()
+    _change(unpacked / place_of("claim.json"), lambda claim: claim.update(opened=None))
+    seen = openings_follow(Unpacked(unpacked))
+    assert not seen.wrong and "no held-out record was opened" in seen.said
 
 
 def told(change: Callable[[Any], None]) -> Callable[[Path], None]:
