@@ -13,6 +13,7 @@ from assay.core.config import composition
 from assay.core.config.composition import (
     Selection,
     check,
+    check_overrides,
     check_unless_experiment,
     compose,
     place_of,
@@ -267,3 +268,40 @@ def test_an_experiment_may_differ(project: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.delenv(composition.IN_EXPERIMENT)
     with pytest.raises(ConfigError):
         check_unless_experiment(project)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected", "fix"),
+    [
+        (["seed=abc"], "a valid integer for seed", "another value of -S"),
+        (["train.lerning_rate=0.1"], "a setting that there is", "-S train.learning_rate=…"),
+        (
+            ["seed=1", "evaluation.draws=1"],
+            "greater than or equal to 2 for evaluation.draws",
+            "another value",
+        ),
+        (["grpo=tinny"], "a preset", "did you mean grpo=tiny?"),
+        (["train.lerning_rate=0.1,0.2"], "a setting that there is", "-S train.learning_rate=…"),
+    ],
+)
+def test_what_an_experiment_is_given_is_looked_at_before_anything_runs(
+    project: Path, given: list[str], expected: str, fix: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        check_overrides(project, given)
+    assert expected in refused.value.expected and fix in refused.value.fix
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["seed=1", "evaluation.open=false"],
+        ["grpo=tiny_smoke", "task=structured"],
+        ["train.learning_rate=0.001,0.002", "seed=range(3)"],
+        ["claim.seeds=[0,1,2]"],
+        ["+further=1", "~package", "other.yaml:seed=x"],
+    ],
+)
+def test_what_dvc_takes_is_let_through(project: Path, given: list[str]) -> None:
+    check_overrides(project, given)
+    assert check_overrides(project, []) is None

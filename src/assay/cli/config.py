@@ -33,10 +33,20 @@ def use(settings: Annotated[list[str] | None, typer.Argument(help="grpo=… task
         say(line)
 
 
-def check() -> None:
+def check(
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", "-S", metavar="NAME=VALUE", help="Look at what dvc exp run is to be given, alone."
+        ),
+    ] = None,
+) -> None:
     """Fail if params.yaml is not what configs/ compose to."""
     from assay.core.config import composition as tool
 
+    if settings is not None:
+        tool.check_overrides(Path.cwd(), settings)
+        return
     tool.check(Path.cwd())
     say("params.yaml is what configs/ compose to")
 

@@ -101,6 +101,41 @@ def check(root: Path) -> None:
         )
 
 
+def check_overrides(root: Path, given: Sequence[str]) -> None:
+    """Refuse what `dvc exp run -S` is given, before DVC fails on it in words of its own, or a stage minutes
+    later; a sweep of several values is known by its name alone.
+
+    Args:
+        root: The project.
+        given: NAME=VALUE, as behind -S.
+
+    Raises:
+        ConfigError: There is no such setting, or it cannot have that value.
+    """
+    plain = [each for each in given if _PLAIN.match(each)]  # what is added, removed or of a file is DVC's
+    now = selected(root)
+    known = [name for name, _ in _leaves(compose(root, now).values)]
+    sections = {name[:end] for name in known for end, sign in enumerate(name) if sign == "."}
+    for name in (each.partition("=")[0] for each in plain):
+        if name not in known and name not in sections and name not in GROUPS:
+            near = difflib.get_close_matches(name, known, n=1)
+            fix = f"-S {near[0]}=…" if near else f"take a name of {PARAMS}"
+            raise ConfigError("a setting that there is", found=repr(name), where="-S", fix=fix)
+    single = [each for each in plain if not _SWEEP.search(each)]
+    for group, _, name in (each.partition("=") for each in single):
+        if group in GROUPS:
+            _refuse_unknown(root, group, name)
+    try:
+        parse_params(compose(root, now, single).values)
+    except ConfigError as error:
+        expected = f"{error.expected} for {error.where.removeprefix('setting ')}"
+        where = f"-S {' '.join(single)}"
+        raise ConfigError(expected, found=error.found, where=where, fix="another value of -S") from None
+
+
+_PLAIN, _SWEEP = re.compile(r"[\w.]+="), re.compile(r"=.*(,|\b(choice|range|interval|glob)\()")
+
+
 def check_unless_experiment(root: Path) -> None:
     """Do what `check` does, except under `dvc exp run`, which changes settings on purpose."""
     if not os.environ.get(IN_EXPERIMENT):
@@ -183,9 +218,9 @@ def preset_values(root: Path, group: str, name: str) -> dict[str, Any]:
     return {str(key): value for key, value in merged.items() if key != "defaults"}
 
 
-def compose(root: Path, selection: Selection) -> Composition:
+def compose(root: Path, selection: Selection, further: Sequence[str] = ()) -> Composition:
     """Return the settings of a selection, composed as `dvc exp run` does it and with the bytes it would
-    write.
+    write; `further` settings and presets stand for its own.
 
     Raises:
         ConfigError: A preset is unknown or broken, or one of them has an interpolation.
@@ -204,9 +239,12 @@ def compose(root: Path, selection: Selection) -> Composition:
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
+    names = {each.partition("=")[0] for each in further}
+    own = [each for each in selection.overrides() if each.partition("=")[0] not in names]
+    overrides = [*own, *further]
     try:
         with hydra.initialize_config_dir(str((root / "configs").resolve()), version_base=None):
-            composed = hydra.compose(config_name="config", overrides=selection.overrides())
+            composed = hydra.compose(config_name="config", overrides=overrides)
         OmegaConf.resolve(composed)
         values = OmegaConf.to_container(composed, throw_on_missing=True)
         text = OmegaConf.to_yaml(composed)
