@@ -290,7 +290,7 @@ OBSTACLES: dict[str, tuple[list[Episode], list[Episode], dict[str, Any], str]] =
     "missing draw": (BASE, TRAINED[:-1], {}, "1 missing, first ('item-039', 3)"),
     "repeated draw": ([*BASE, BASE[0]], TRAINED, {}, "1 repeated"),
     "no episodes": (BASE, [], {}, "at least one episode"),
-    "unpaired items": (BASE, TRAINED[:-4], {}, "arms differ: 1 (item, cluster) pairs"),
+    "unpaired items": (BASE, TRAINED[:-4], {}, "arms differ: 1 item in one of before and after only"),
     "not a number": (
         [*BASE[:-1], BASE[-1].model_copy(update={"reward": float("nan")})],
         TRAINED,

@@ -67,7 +67,8 @@ def test_the_mapping_is_read_from_a_file_as_from_the_command_line(tmp_path: Path
     file.write_text("item: task_id\nreward: exact_match,flexible-extract\n", encoding="utf-8")
     asked = Columns.read(str(file))
     assert asked == Columns.read("item=task_id,score=exact_match,flexible-extract")
-    assert asked == Columns.read(asked.said())
+    file.write_text(asked.text(), encoding="utf-8")
+    assert asked == Columns.read(str(file))
 
 
 @pytest.mark.parametrize(
@@ -81,10 +82,10 @@ def test_what_is_no_mapping_is_refused_with_the_meanings_there_are(text: str) ->
 
 def test_what_is_missing_is_said_with_the_columns_and_the_option_that_leads_on() -> None:
     row = {"problem": "a", "canonical_correct": True, "scalar_reward": 1.2}
-    told = Columns().missing(("score", "success"), row, "line 1")
+    told = Columns().missing((("item",), ("score", "success")), row, "line 1")
     assert "problem, canonical_correct, scalar_reward" in told.found
-    asked = Columns.read(told.fix.removeprefix("--columns ").partition(",")[0])
-    assert asked.find("score", row, "") == "scalar_reward"
+    asked = Columns.read(told.fix.removeprefix("--columns ").removesuffix(", if that is it"))
+    assert asked.named == {"item": "problem", "score": "scalar_reward"}
 
 
 def test_steps_are_read_as_tools_write_them() -> None:

@@ -21,6 +21,7 @@ from assay.tools.columns import Columns
 from assay.tools.foreign_logs.answers import hedges, read_fields
 from assay.tools.foreign_logs.command import judge_log, run
 from assay.tools.foreign_logs.reading import read_foreign
+from assay.tools.judge.forms import Asked
 from assay.tools.judge.lines import json_rows
 from assay.tools.judge.reading import read_arm
 from tests.house import ROOT
@@ -88,7 +89,7 @@ GOOD = {"step": 1, "item": "a", "completion": "x", "reward": 1.0}
         (b'{"step": 1.5, "completion": "x", "reward": 1}\n', "step = 1.5"),
         (b'{"step": 1, "completion": "x", "reward": NaN}\n', "reward = NaN, no finite number"),
         (b'{"step": 1, "completion": "x", "reward": "high"}\n', "reward = 'high', no finite number"),
-        (b'{"step": 1,\n{"step": 2}\n', "line 1: expected JSON, found Expecting"),
+        (b'{"step": 1,\n{"step": 2}\n', "line 1: expected JSON, found one that ends too early"),
         (b'{"step": 1e999, "completion": "x", "reward": 1}\n', "step = inf"),
         (b'{"step": 1, "completion": "x", "reward": -1e308}\n', "no finite number"),
         (b'{"rule": "kl", "level": "RED"}\n', "name its health.jsonl"),
@@ -123,7 +124,7 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
         path = tmp_path / f"results{suffix}"
         os.mkfifo(path)
         with pytest.raises(DataError, match="expected a regular file, found a pipe"):
-            read_arm(path, "before", None, (0.0, 1.0), None)
+            read_arm(path, "before", Asked(), None)
 
 
 @pytest.mark.parametrize(

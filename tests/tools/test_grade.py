@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from assay.cli import app
-from assay.core.errors import AssayError
+from assay.core.errors import AssayError, DataError
 from assay.core.records import Episode
 from assay.core.storage.json import read_record, read_records, write_jsonl
 from assay.dataset.suite import Play
@@ -24,9 +24,10 @@ from assay.evidence.claim.claim import Claim
 from assay.pipeline.inputs import task_with
 from assay.tasks.protocol import Task
 from assay.tasks.wrappings import cut_off
+from assay.tools.columns import Columns
 from assay.tools.grade import command
 from assay.tools.grade.command import Grade
-from assay.tools.grade.completions import read_row
+from assay.tools.grade.completions import numbered, read_row
 from assay.tools.tasks_file import items_of, open_project, read_cut, suite_from
 from assay.verify.compared import difference
 from tests.house import ROOT
@@ -165,6 +166,68 @@ def test_records_without_an_id_are_known_by_their_prompts(project: Path) -> None
     assert "found none with 'another'" in message
 
 
+def _openai(item: str, text: str) -> dict[str, Any]:
+    message = {"role": "assistant", "content": text}
+    body = {"model": "m", "choices": [{"message": message, "finish_reason": "stop"}]}
+    response = {"status_code": 200, "body": body | {"usage": {"completion_tokens": 3}}}
+    return {"id": f"batch-{item}", "custom_id": item, "response": response, "error": None}
+
+
+def _anthropic(item: str, text: str) -> dict[str, Any]:
+    message = {"model": "m", "content": [{"type": "text", "text": text}], "stop_reason": "end_turn"}
+    return {"custom_id": item, "result": {"type": "succeeded", "message": message}}
+
+
+def _gemini(item: str, text: str) -> dict[str, Any]:
+    content = {"parts": [{"text": text}], "role": "model"}
+    return {"key": item, "response": {"candidates": [{"content": content, "finishReason": "STOP"}]}}
+
+
+SHAPES: dict[str, tuple[Callable[[str, str], dict[str, Any]], str | None]] = {
+    "openai": (_openai, None),
+    "anthropic": (_anthropic, None),
+    "gemini": (_gemini, None),
+    "evalplus": (lambda item, text: {"task_id": item, "solution": text}, None),
+    "own script": (lambda item, text: {"Problem ID": item, "output_text": text, "epoch": 0}, None),
+    "own names": (
+        lambda item, text: {"key": item, "said": {"first": text}, "completion": "none"},
+        "item=key,completion=said.first",
+    ),
+    "in the file's order": (lambda item, text: {"item": item[:1], "output": text}, "draw=#"),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_answers_are_read_alike_in_whatever_shape_they_come(shape: str) -> None:
+    make, columns = SHAPES[shape]
+    rows = [(f"line {k}", make(f"{k}", f"text {k}")) for k in (3, 1, 2)]
+    if columns == "draw=#":
+        rows = [(where, row | {"item": "1"}) for where, row in rows]
+    found = numbered(rows, "mine.jsonl", Columns.read(columns))[1]
+    by_item = [(each.item, each.draw, *each.completions) for each in found]
+    wanted = [("1", 0, "text 3"), ("1", 1, "text 1"), ("1", 2, "text 2")]
+    if columns != "draw=#":
+        wanted = [("1", 0, "text 1"), ("2", 0, "text 2"), ("3", 0, "text 3")]
+    assert by_item == wanted
+
+
+def test_a_request_of_a_batch_that_failed_is_named_with_its_error() -> None:
+    rows = [("line 1", _openai("a", "x")), ("line 2", _openai("b", "y"))]
+    rows[1][1]["response"] = {"status_code": 500, "body": None}
+    with pytest.raises(
+        DataError, match=r"line 2: expected an answer to each request, found none to 'b': 500"
+    ):
+        numbered(rows, "mine.jsonl")
+
+
+def test_two_columns_that_may_be_the_completion_are_said_and_the_fix_leads_on() -> None:
+    rows = [("line 1", {"id": "a", "output": "x", "response": "y"})]
+    with pytest.raises(DataError, match="one column as completion, found output, response") as told:
+        numbered(rows, "mine.jsonl")
+    fix = told.value.fix.partition(" or ")[0].removeprefix("--columns ")
+    assert numbered(rows, "mine.jsonl", Columns.read(fix))[1][0].completions == ("x",)
+
+
 def test_a_model_that_was_asked_otherwise_is_told(project: Path) -> None:
     made, plays, wanted = played("words", "data/words/heldout.jsonl", "hasty", 8, 1)
     rows = transcripts(made, plays, wanted)
@@ -202,8 +265,11 @@ SPOILT: dict[str, tuple[Callable[[Rows], Any], tuple[str, ...]]] = {
     "a number": (lambda r: r[2].update(completion=4), ("a text as completion", "found 4")),
     "half a character": (lambda r: r[2].update(completion="a\ud800"), ("half a character",)),
     "two models": (_two_models, ("the completions of one model", "m0, m1")),
-    "no item": (lambda r: [each.pop("item") for each in r], ("an item, or the record's prompt",)),
-    "no column": (lambda r: [each.pop("completion") for each in r], ("a column completion",)),
+    "no item": (lambda r: [each.pop("item") for each in r], ("a column for the item or prompt",)),
+    "no column": (
+        lambda r: [each.pop("completion") for each in r],
+        ("a column for the completion", "item, draw"),
+    ),
     "nothing": (lambda r: r.clear(), ("at least one completion",)),
     "a turn too many": (
         lambda r: r[1].update(completions=[r[1].pop("completion"), "more"]),

@@ -28,7 +28,11 @@ from tests.tools.judged_files import (
 GOOD = [{"item": f"q{k}", "score": k % 2} for k in range(20)]
 LINE = b'{"item": "q0", "score": 1}\n'
 FILES: dict[str, tuple[str, bytes, str]] = {
-    "torn": ("jsonl", LINE + b'{"item": "q1", "sco', "line 2: expected JSON, found Unterminated string"),
+    "torn": (
+        "jsonl",
+        LINE + b'{"item": "q1", "sco',
+        "line 2: expected JSON, found one that ends too early.\nFix: the file is torn",
+    ),
     "no json": ("jsonl", LINE + b"hello\n", "line 2: expected JSON"),
     "no object": ("jsonl", b"[1, 2]\n", "expected a JSON object a line, found list"),
     "nan": (
@@ -89,7 +93,11 @@ FILES: dict[str, tuple[str, bytes, str]] = {
     "cells": ("csv", b"item,score\nq0,1,2\n", "line 2: expected 2 cells, as in the head, found 3"),
     "a quote": ("csv", b'item,score\n"q0,1\n', "expected CSV"),
     "columns twice": ("csv", b"item,item\nq0,1\n", "expected columns with names of their own"),
-    "other columns": ("csv", b"name,value\nq0,1\n", "expected columns item and score"),
+    "other columns": (
+        "csv",
+        b"name,value\nq0,1\n",
+        "a column for the success or score, found the columns name, value",
+    ),
     "no item": ("csv", b"item,score\n,1\n", "line 2: expected an item on every row"),
     "two models": (
         "csv",
@@ -178,7 +186,7 @@ def test_a_log_of_inspect_with_a_damaged_part_is_refused(part: str, tmp_path: Pa
     with zipfile.ZipFile(whole) as old, zipfile.ZipFile(tmp_path / "after.eval", "w") as new:
         for name in old.namelist():
             new.writestr(name, b'{"torn' if name == part else old.read(name))
-    assert "expected JSON, found Unterminated string" in refused(tmp_path / "after.eval", tmp_path)
+    assert "expected JSON, found one that ends too early" in refused(tmp_path / "after.eval", tmp_path)
 
 
 def test_a_log_of_inspect_with_a_flipped_bit_is_refused(tmp_path: Path) -> None:

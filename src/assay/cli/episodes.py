@@ -65,6 +65,13 @@ def grade(
         str | None, typer.Option(help="compact or json: how the environment spoke; as in the settings.")
     ] = None,
     cut: CUT = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MEANING=COLUMN,...",
+            help="Which column is item, completion, draw, ...; or a YAML file of them.",
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder to write.")] = Path("graded"),
 ) -> None:
     """Grade completions that you have by a task's own grader: episodes that judge takes."""

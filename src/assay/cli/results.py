@@ -11,7 +11,11 @@ from assay.cli.naming import make_request, name_settings_of
 from assay.core.console import say
 
 # What `plan` fixes and `judge` takes as well.
-METRIC = typer.Option(metavar="NAME", help="Score to read, where a file has several.")
+METRIC = typer.Option(metavar="NAME", help="Score to read: any column, metric or scorer of the files.")
+COLUMNS = typer.Option(
+    metavar="MEANING=COLUMN,...",
+    help="Which column of a table is item, score, success, draw, ...; or a YAML file of them.",
+)
 BOUNDS = typer.Option(metavar="LOW,HIGH", help="Least and greatest score there can be; 0,1 if not given.")
 EFFECT = typer.Option(
     min=0.001, max=100, metavar="POINTS", help="The smallest change that matters; 10 if not given."
@@ -116,6 +120,7 @@ def judge(
         typer.Option(metavar="NAME=FILE", help="Results of a player without skill on the same items."),
     ] = None,
     metric: Annotated[str | None, METRIC] = None,
+    columns: Annotated[str | None, COLUMNS] = None,
     bounds: Annotated[str | None, BOUNDS] = None,
     draws: Annotated[int | None, typer.Option(min=1, help="Take only the first draws of each item.")] = None,
     effect: Annotated[float | None, EFFECT] = None,
@@ -182,6 +187,7 @@ def plan(
         int | None, typer.Option(min=1, max=10_000, help="Draws of each item; BEFORE's if not given.")
     ] = None,
     metric: Annotated[str | None, METRIC] = None,
+    columns: Annotated[str | None, COLUMNS] = None,
     bounds: Annotated[str | None, BOUNDS] = None,
     effect: Annotated[float | None, EFFECT] = None,
     lower: Annotated[bool | None, LOWER] = None,

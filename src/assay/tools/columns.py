@@ -7,8 +7,9 @@ values where there is no column of that name: `response.body.choices.0.message.c
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -72,9 +73,11 @@ NAMES: Mapping[Meaning, tuple[str, ...]] = {
     "truncated": ("truncated", "is_truncated", "finish_reason", "stop_reason"),
     "model": ("model", "model_name", "model_id"),
 }
+IN_ORDER = "#"  # as the column of draws: an item that is there again is its next draw
 LAST = frozenset({"result"})  # counts only where no other name of its meaning is there
 _SIGNS = re.compile(r"[\s_-]+")
 _PAIRS = re.compile(r",\s*(?=[A-Za-z_]+\s*=)")
+_ENDS = (["id"], ["key"], ["name"], ["index"], ["idx"])
 _WORDS = re.compile(r"[a-z0-9]+")
 MOST_NAMED = 12
 MOST_KEPT = 1000  # heads of rows that are remembered: rows of one file mostly share theirs
@@ -140,6 +143,7 @@ class Columns:
     """The columns that somebody named by their meaning; where none is, known names do."""
 
     named: Mapping[Meaning, str] = field(default_factory=dict)
+    first: Mapping[Meaning, tuple[str, ...]] = field(default_factory=dict)  # as the first row has them
     _kept: dict[tuple[str, ...], dict[Meaning, tuple[str, ...]]] = field(
         default_factory=dict, compare=False, repr=False
     )
@@ -173,6 +177,11 @@ class Columns:
             named[meaning] = name.strip()
         return cls(named)
 
+    def settled(self, row: Mapping[str, Any], *meanings: Meaning) -> Columns:
+        """Return the same for the rest of a file, with these meanings where its first row has them."""
+        there = self.candidates(row)
+        return Columns(self.named, {meaning: there[meaning] for meaning in meanings if there[meaning]})
+
     def candidates(self, row: Mapping[str, Any]) -> Mapping[Meaning, tuple[str, ...]]:
         """Return by meaning the columns of a row that may hold it: the one that was named for it, or else all
         of known names, the documented one alone where it is there."""
@@ -192,7 +201,7 @@ class Columns:
             DataError: Several known names are there and nobody says which one, or the named one is not.
         """
         found = self.candidates(row).get(meaning, ())
-        if meaning in self.named and not found:
+        if not found and self.named.get(meaning, IN_ORDER) != IN_ORDER:
             fix = f"{OPTION} {meaning}=NAME with one that is there"
             raise DataError(f"the column {self.named[meaning]}", found=list_names(row), where=where, fix=fix)
         if len(found) > 1:
@@ -209,24 +218,41 @@ class Columns:
         name = self.find(meaning, row, where)
         return None if name is None else look_up(row, name)
 
-    def missing(self, meanings: Sequence[Meaning], row: Mapping[str, Any], where: str) -> DataError:
-        """Return the error of a row without any of these meanings: the columns it has, and the option that
-        would name one of them."""
-        guess = next((f"{m}={name}" for m in meanings for name in row if _sounds_like(m, str(name))), None)
-        names = " or ".join(meanings)
-        known = ", ".join(NAMES[meanings[0]][:4])
-        fix = f"{OPTION} {guess or f'{meanings[0]}=NAME'}"
-        fix += ", if that is it" if guess else " with one of them"
-        return DataError(
-            f"a column that says the {names} ({known}, ...)",
-            found=f"the columns {list_names(row)}",
-            where=where,
-            fix=fix,
-        )
+    def beside(self, meaning: Meaning, row: Mapping[str, Any]) -> Any:
+        """Return what a row holds of a meaning that nothing depends on: None also where several known names
+        are there, which `unsure` says."""
+        found = self.candidates(row).get(meaning, ())
+        return look_up(row, found[0]) if len(found) == 1 else None
 
-    def said(self) -> str:
-        """Return the columns that were named, as the option takes them; "" for none."""
-        return ",".join(f"{meaning}={name}" for meaning, name in self.named.items())
+    def unsure(self, row: Mapping[str, Any]) -> str:
+        """Return which meanings several columns of a row have, none of which is read; "" for none."""
+        told = [(meaning, names) for meaning, names in self.candidates(row).items() if len(names) > 1]
+        return "; ".join(f"{' and '.join(names)} may be the {meaning}" for meaning, names in told)
+
+    def missing(self, lacking: Sequence[Sequence[Meaning]], row: Mapping[str, Any], where: str) -> DataError:
+        """Return the error of a row that lacks a column of each of these meanings, or of one of several: the
+        columns it has, and the option that would name what is lacking."""
+        expected = " and ".join(f"a column for the {' or '.join(meanings)}" for meanings in lacking)
+        guesses = [[pair for m in meanings if (pair := _guess(m, row))] for meanings in lacking]
+        if len(lacking) == 1 and guesses[0]:
+            fix = " or ".join(f"{OPTION} {pair}" for pair in guesses[0]) + ", if that is it"
+        else:
+            pairs = [(*told, f"{m[0]}=NAME")[0] for told, m in zip(guesses, lacking, strict=True)]
+            fix = (
+                f"{OPTION} {','.join(pairs)}{', if that is it' if all(guesses) else ' with a name of these'}"
+            )
+        found = f"the columns {list_names(row)}"
+        return DataError(expected, found=found, where=where, fix=fix)
+
+    def text(self) -> str:
+        """Return the columns that were named as the YAML that `read` takes."""
+        return "".join(f"{meaning}: {json.dumps(name)}\n" for meaning, name in self.named.items())
+
+    def chosen(self, row: Mapping[str, Any]) -> str:
+        """Return which columns of a row are read under other names than the documented ones, as the option
+        takes them; "" for none."""
+        pairs = [(meaning, names) for meaning, names in self.candidates(row).items() if len(names) == 1]
+        return ",".join(f"{meaning}={names[0]}" for meaning, names in pairs if names[0] != meaning)
 
     def _search(self, head: tuple[str, ...]) -> dict[Meaning, tuple[str, ...]]:
         taken = set(self.named.values())
@@ -235,13 +261,16 @@ class Columns:
             plain.setdefault(simplify(str(name)), []).append(str(name))
         found: dict[Meaning, tuple[str, ...]] = {}
         for meaning in MEANINGS:
+            if meaning in self.first:
+                found[meaning] = _present(self.first[meaning], head, plain)
+                continue
             if (asked := self.named.get(meaning)) is not None:
-                found[meaning] = _present((asked,), head, plain)
+                found[meaning] = () if asked == IN_ORDER else _present((asked,), head, plain)
                 continue
             here = [name for name in _present(NAMES[meaning], head, plain) if name not in taken]
             here = [name for name in here if simplify(name) not in LAST] or here
             found[meaning] = tuple(here[:1] if here and simplify(here[0]) == meaning else here)
-        return _settled(found, self.named)
+        return _settled(found, {*self.named, *self.first})
 
 
 def _present(names: Sequence[str], head: Sequence[str], plain: Mapping[str, list[str]]) -> tuple[str, ...]:
@@ -257,13 +286,11 @@ def _present(names: Sequence[str], head: Sequence[str], plain: Mapping[str, list
     return tuple(here)
 
 
-def _settled(
-    found: dict[Meaning, tuple[str, ...]], named: Mapping[Meaning, str]
-) -> dict[Meaning, tuple[str, ...]]:
+def _settled(found: dict[Meaning, tuple[str, ...]], sure: Set[Meaning]) -> dict[Meaning, tuple[str, ...]]:
     """Give a name that has two meanings to the first of them that has no other name here."""
     used = dict[str, Meaning]()
     for meaning, names in found.items():
-        if meaning in named:
+        if meaning in sure:
             continue
         own = [
             name
@@ -282,6 +309,17 @@ def _meaning_of(word: str) -> Meaning | None:
         if plain == meaning or plain in map(simplify, NAMES[meaning]):
             return meaning
     return None
+
+
+def _guess(meaning: Meaning, row: Mapping[str, Any]) -> str | None:
+    """Return a pair that may be meant: a column whose name has a known one as a word; of the item also one
+    that ends as ids do, or the prompt."""
+    names = [str(name) for name in row]
+    guesses = [name for name in names if _sounds_like(meaning, name)]
+    if meaning == "item":
+        guesses += [name for name in names if _WORDS.findall(name.casefold())[-1:] in _ENDS]
+        guesses += [name for name in names if simplify(name) in map(simplify, NAMES["prompt"])]
+    return f"{meaning}={guesses[0]}" if guesses else None
 
 
 def _sounds_like(meaning: Meaning, name: str) -> bool:

@@ -275,7 +275,7 @@ def compare(
     notes = [*notes, *(f"The rival {name} of the plan did not play." for name in unused)]
     barred += unpaired({"after": after} | {f"{name} rival": arm for name, arm in rivals.items()})
     if barred:
-        return _nothing_said(head | {"opened": opened}, [*barred, *stops], notes)
+        return _nothing_said(head | {"opened": opened}, [*stops, *barred], notes)
 
     def found(name: str, role: str) -> Comparison:
         luck = labelled_rng(seed, role, name)

@@ -99,10 +99,10 @@ def unpaired(arms: Mapping[str, Sequence[Episode]]) -> list[tuple[str, str]]:
     first = next(iter(homes))
     for arm, home in homes.items():
         if home != homes[first]:
-            detail = (
-                f"arms differ: {len(home ^ homes[first])} (item, cluster) pairs are in one of {first} and"
-                f" {arm} only"
-            )
+            odd = sorted({item for item, _ in home ^ homes[first]})
+            some = ", ".join(ascii(item)[:60] for item in odd[:3])
+            detail = f"arms differ: {counted(len(odd), 'items')} in one of {first} and {arm} only, or in"
+            detail += f" another cluster there ({some})"
             found.append(("the arms hold different items", detail))
     return found
 

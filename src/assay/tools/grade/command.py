@@ -25,6 +25,7 @@ from assay.evaluation.written import Written, count_written, find_written_cautio
 from assay.evidence.formatting import interval_text
 from assay.pipeline.inputs import blocklist_of, code_of, task_with
 from assay.statistics.intervals import mean_interval, rate_interval
+from assay.tools.columns import Columns
 from assay.tools.grade.completions import FIX, Answered, Form, named, numbered, one_model
 from assay.tools.grade.replaying import matched, play_texts
 from assay.tools.judge.lines import ANY_SIZE
@@ -39,7 +40,7 @@ class GradeRequest:
     """What the command line says; None leaves a matter to the settings, or to what the file has.
 
     `model` says whose completions these are; `items` and `seed` which plays of the tasks file, as in
-    `assay evaluate`; `out` the folder to write.
+    `assay evaluate`; `columns` which column is what; `out` the folder to write.
     """
 
     task: str | None = None
@@ -48,6 +49,7 @@ class GradeRequest:
     seed: int | None = None
     surface: str | None = None
     cut: str | None = None
+    columns: str | None = None
     out: Path = Path("graded")
 
 
@@ -87,7 +89,7 @@ def run(root: Path, tasks: Path, completions: Path, asked: GradeRequest) -> None
     if asked.out.exists() and not asked.out.is_dir():
         fix = "--out with another name"
         raise ConfigError("a folder to write in", found="a file", where=f"--out {asked.out}", fix=fix)
-    form, answers = numbered(rows_in(completions), str(completions))
+    form, answers = numbered(rows_in(completions), str(completions), Columns.read(asked.columns))
     model = one_model(answers, asked.model, str(completions))
     project = open_project(root, asked.task, asked.surface, cut=asked.cut)
     terms = blocklist_of(project)

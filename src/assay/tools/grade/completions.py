@@ -12,13 +12,16 @@ from assay.core.records import Episode, ValidationEpisode
 from assay.core.storage.json import dumps
 from assay.tasks.protocol import Item
 from assay.tasks.wrappings import text_of_message
-from assay.tools.judge.forms import ITEM
+from assay.tools.batches import answer_of
+from assay.tools.columns import IN_ORDER, OPTION, Columns, Meaning, look_up, simplify
+from assay.tools.judge.forms import cut_off
 from assay.tools.judge.lines import Row, refuse
 from assay.tools.judge.sources import text_of, truth_of, whole_of
 
 Form = Literal["assay episodes", "table of completions", "transcripts"]
-EXAMPLE = "example_id"  # of verifiers, whose results have no draw: an item that is there again is its next
-NAMES = (*ITEM, EXAMPLE, "task_id")
+# Of verifiers, and of evalplus beside a solution: an item that is there again is its next draw.
+EXAMPLE, SOLVED = "exampleid", {"task_id", "solution"}
+BESIDE: tuple[Meaning, ...] = ("tokens", "model")
 TEXTS = ("messages", "completions", "completion")
 PROMPTED = "\0"  # before a prompt that stands for an item until its record is found
 FIX = "docs/judge.md has the columns: an item, and completion, completions or messages"
@@ -47,23 +50,55 @@ class Answered:
     hidden: int = 0  # completions without a text behind which there is reasoning
 
 
+def documented(where: str, row: Row, columns: Columns) -> Row:
+    """Return a row under the names that docs/judge.md has, from whatever names it has.
+
+    Raises:
+        DataError: It names no item and no prompt, has no completion, or two columns may be either; or it is
+            of a request that failed.
+    """
+    if isinstance(row.get("turns"), list) and "item_id" in row:
+        return row
+    answer = None if "completion" in columns.named else answer_of(row)
+    if answer is not None:
+        if answer.message is None:
+            fix = "ask again what failed, and write its answer in this line's place"
+            raise refuse("an answer to each request", f"none to {answer.item!a}: {answer.why}", where, fix)
+        told = {"tokens": answer.tokens, "truncated": answer.truncated, "model": answer.model}
+        return {"item": answer.item, "completion": [{**answer.message, "role": "assistant"}], **told}
+    item = columns.find("item", row, where)
+    prompt = columns.find("prompt", row, where) if item is None else None
+    if item is None and prompt is None:
+        raise columns.missing((("item", "prompt"),), row, where)
+    found = {**row, "item": None if item is None else look_up(row, item)}
+    if prompt is not None:
+        found["prompt"] = look_up(row, prompt)
+    if "completion" in columns.named or not {"messages", "completions"} & row.keys():
+        name = columns.find("completion", row, where)
+        if name is None:
+            raise columns.missing((("completion",),), row, where)
+        found["completion"] = look_up(row, name)
+        found = {name: value for name, value in found.items() if name not in ("messages", "completions")}
+    found |= {meaning: columns.beside(meaning, row) for meaning in BESIDE}
+    found["draw"] = columns.value("draw", row, where)
+    found["truncated"] = cut_off(columns.beside("truncated", row), where)
+    return found
+
+
 def read_row(where: str, row: Row) -> tuple[Form, Answered]:
-    """Return one row as an episode's texts.
+    """Return one row under the documented names as an episode's texts.
 
     Raises:
         DataError: It names no item, holds no completion, or one that is no text.
     """
     if isinstance(row.get("turns"), list) and "item_id" in row:
         return "assay episodes", of_episode(where, row)
-    item = next((name for name in NAMES if row.get(name) not in (None, "")), None)
+    item = "item" if row.get("item") not in (None, "") else None
     prompt = row.get("prompt")
     if item is None and not (isinstance(prompt, str) and prompt):
         found = f"the columns {', '.join(map(str, row))}"
         raise refuse("an item, or the record's prompt, on every row", found, where, FIX)
-    name = next((name for name in TEXTS if name in row), None)
-    if name is None:
-        found = f"the columns {', '.join(map(str, row))}"
-        raise refuse("a column completion, completions or messages", found, where, FIX)
+    name = next(name for name in TEXTS if name in row)
     value = row[name]
     if isinstance(value, str) and name != "completion":
         value = _list_in(value, where, name)
@@ -87,7 +122,7 @@ def read_row(where: str, row: Row) -> tuple[Form, Answered]:
         truth_of(row.get("truncated"), where, "truncated"),
     )
     alone = len(texts) == 1
-    draw = row.get("draw", row.get("epoch"))
+    draw = row.get("draw")
     return "transcripts" if len(texts) > 1 or spoken else "table of completions", Answered(
         where,
         f"{PROMPTED}{prompt}" if item is None else text_of(row[item]),
@@ -241,8 +276,15 @@ def _content(value: Any, where: str) -> str:
     return _text(value, where)
 
 
-def numbered(rows: Iterable[tuple[str, Row]], path: str) -> tuple[Form, list[Answered]]:
+def numbered(
+    rows: Iterable[tuple[str, Row]], path: str, columns: Columns | None = None
+) -> tuple[Form, list[Answered]]:
     """Return all rows of a file with their draws numbered from 0, in the order of items and draws.
+
+    Args:
+        rows: As the file has them, each with its place.
+        path: The file, for messages.
+        columns: Which column is what; None: known names say.
 
     Raises:
         DataError: A row cannot be read, an item is there twice without a draw, or a draw of it is.
@@ -251,12 +293,13 @@ def numbered(rows: Iterable[tuple[str, Row]], path: str) -> tuple[Form, list[Ans
     form: Form | None = None
     places: dict[tuple[str, int], str] = {}
     seen: dict[str, int] = {}
+    columns = columns or Columns()
     for where, row in rows:
-        kind, each = read_row(where, row)
+        kind, each = read_row(where, documented(where, row, columns))
         form = form if form in ("transcripts", "assay episodes") else kind
-        repeats = EXAMPLE in row and not any(name in row for name in ITEM)
-        if each.draw is None and each.item in seen and not repeats:
-            fix = "number the draws of an item in a column draw, from 0; or leave out what is there twice"
+        if each.draw is None and each.item in seen and not _repeats(row, columns, where):
+            fix = "leave out what is there twice; or number the draws of an item in a column draw, from 0;"
+            fix += f" or {OPTION} draw={IN_ORDER} if each is one more draw"
             raise refuse("each item once, or a column draw", f"{each.item!a} again", where, fix)
         draw = seen.get(each.item, 0) if each.draw is None else each.draw
         if (each.item, draw) in places:
@@ -274,6 +317,12 @@ def numbered(rows: Iterable[tuple[str, Row]], path: str) -> tuple[Form, list[Ans
         last = each.item
         kept.append(_with_draw(each, n))
     return form, kept
+
+
+def _repeats(row: Row, columns: Columns, where: str) -> bool:
+    name = columns.find("item", row, where)
+    told = columns.named.get("draw") == IN_ORDER
+    return told or row.keys() >= SOLVED or (name is not None and simplify(name) == EXAMPLE)
 
 
 def _with_draw(each: Answered, draw: int) -> Answered:

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING
 from assay.core.console import say
 from assay.core.errors import ConfigError
 from assay.core.garbage import uncollected
+from assay.core.storage.files import write_text
+from assay.tools.columns import OPTION, Columns
+from assay.tools.judge.forms import Asked
 from assay.tools.judge.lines import refuse
 from assay.tools.judge.plan import JudgePlan, read_plan
 from assay.tools.judge.reading import Arm, read_arm
@@ -21,13 +24,15 @@ if TYPE_CHECKING:
 
 NOT_EVALUABLE, EFFECT = 5, 10.0
 WHERE = "assay judge"
+NAMED = "columns.yaml"
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeRequest:
     """What somebody wants to be judged.
 
-    `rival` are NAME=FILE; `metric` the score to read, `bounds` its LOW,HIGH; `draws` how many of each item;
+    `rival` are NAME=FILE; `metric` the score to read, `columns` which column of a table is what, as
+    MEANING=COLUMN,... or a file of them, `bounds` LOW,HIGH of the score; `draws` how many of each item;
     `effect` the smallest change that matters, points; `lower` whether less is better; `plan` a plan made
     beforehand, which has all of these but the rivals' files; `junit` a file to write; `out` the folder to
     write. None: not given.
@@ -35,6 +40,7 @@ class JudgeRequest:
 
     rival: Sequence[str] = ()
     metric: str | None = None
+    columns: str | None = None
     bounds: str | None = None
     draws: int | None = None
     effect: float | None = None
@@ -70,6 +76,7 @@ def run(before: Path, afters: Sequence[Path], asked: JudgeRequest) -> int:
     with uncollected():
         told, texts, judged = judge_files(before, afters[0], asked)
     write_all(told, texts, judged, asked.out)
+    keep_columns(asked)
     if told.plan is None:
         return NOT_EVALUABLE if judged.claim.verdict == "NOT EVALUABLE" else 0
     from assay.tools.judge.gate import gate_of, write_junit
@@ -79,6 +86,14 @@ def run(before: Path, afters: Sequence[Path], asked: JudgeRequest) -> int:
         write_junit(asked.junit, {told.title: judged.claim}, told.plan)
     say(f"plan: {gate.word}: {gate.why}; exit code {gate.code}")
     return gate.code
+
+
+def keep_columns(asked: JudgeRequest) -> None:
+    """Write the columns that were named beside the results, as the file that the option takes."""
+    if asked.columns is not None:
+        place = asked.out / NAMED
+        write_text(place, Columns.read(asked.columns).text())
+        say(f"columns are kept: {OPTION} {place} names the same again")
 
 
 def write_all(told: Judgement, texts: Mapping[str, str], judged: Judged, out: Path) -> None:
@@ -158,8 +173,14 @@ def read_arms(paths: Mapping[str, Path], asked: JudgeRequest) -> dict[str, Arm]:
     Raises:
         AssayError: A file cannot be read, or a rival is another arm.
     """
-    bounds, every = read_bounds(asked.bounds), {**paths, **_rivals(asked.rival)}
-    arms = {name: read_arm(path, name, asked.metric, bounds, asked.draws) for name, path in every.items()}
+    wanted, every = read_asked(asked.metric, asked.columns, asked.bounds), {**paths, **_rivals(asked.rival)}
+    first, *others = every.values()
+    arms = {}
+    for name, path in every.items():
+        beside = others[0] if others and path == first else first
+        arms[name] = read_arm(path, name, wanted, asked.draws, beside=beside)
+    for columns in dict.fromkeys(arm.columns for arm in arms.values() if arm.columns):
+        say(f"columns: {columns}")
     for name in every.keys() - paths.keys():
         for arm in paths:
             if arms[name].text == arms[arm].text:
@@ -217,6 +238,20 @@ def _said(rows: Sequence[JudgedRow], record: ArmRecord) -> str:
 def called(record: ArmRecord) -> str:
     """Return the model whose results an arm holds, or else the file's name."""
     return record.files[0].model or record.files[0].name
+
+
+def read_asked(metric: str | None, columns: str | None, bounds: str | None) -> Asked:
+    """Return what is read of every row; of a table the metric is the column of the score.
+
+    Raises:
+        ConfigError: An option makes no sense, or two name another score.
+    """
+    named = Columns.read(columns)
+    score = named.named.get("score")
+    if metric is not None and score not in (None, metric):
+        found, fix = f"{metric} and {score}", f"leave --metric or score={score} out"
+        raise ConfigError("one score", found=found, where=f"{WHERE} --metric", fix=fix)
+    return Asked(metric or score, named, read_bounds(bounds))
 
 
 def read_bounds(text: str | None) -> tuple[float, float]:

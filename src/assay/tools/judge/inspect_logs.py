@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from assay.tools.columns import list_names
 from assay.tools.judge.lines import parse_json, refuse
 from assay.tools.judge.rows import NO_STRATA
 from assay.tools.judge.sources import Reading, number_of, text_of, whole_of
@@ -40,20 +41,24 @@ class InspectLog:
 
     Args:
         path: A .eval or .json.
+        value: What a .json holds.
 
     Raises:
         DataError: It is damaged, or no log of inspect.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, value: Mapping[str, Any] | None = None) -> None:
         self.path, self.where = path, str(path)
         self._samples: list[Any] | None = None
-        if path.suffix == ".eval":
+        head: Any = value
+        if value is None:
             head = self._part("header.json", whole=True)
         else:
-            head = parse_json(path.read_bytes(), self.where, last=True)
-            found = head.get("samples") if isinstance(head, dict) else None
+            found = value.get("samples")
             self._samples = found if isinstance(found, list) else []
+            if not self._samples:
+                fix = "name the log itself, which inspect writes with its samples"
+                raise refuse("the samples of the log", "none", self.where, fix)
         if not isinstance(head, dict) or not isinstance(head.get("eval"), dict):
             raise refuse("a log of inspect", "no eval in its head", self.where)
         self.head: Mapping[str, Any] = head
@@ -101,12 +106,17 @@ class InspectLog:
         """
         if asked is not None:
             return asked
-        scorers = self.about.get("scorers")
-        names = [each.get("name") for each in scorers or [] if isinstance(each, dict)]
+        names = self.scorers
         if len(names) > 1:
             fix = f"--metric with one of them, such as --metric {names[0]}"
-            raise refuse("one scorer", ", ".join(map(str, names)), self.where, fix)
+            raise refuse("one scorer", list_names(names), self.where, fix)
         return None
+
+    @property
+    def scorers(self) -> tuple[str, ...]:
+        """The names of its scorers."""
+        found = self.about.get("scorers")
+        return tuple(str(each.get("name")) for each in found or () if isinstance(each, dict))
 
     def readings(self, asked: str | None) -> Iterator[Reading]:
         """Yield every sample of every epoch."""

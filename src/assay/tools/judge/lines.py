@@ -7,6 +7,7 @@ import csv
 import json
 import sys
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,16 @@ from assay.core.storage.untrusted import open_regular
 ANY_SIZE = 1 << 62  # bytes of a file: it is never held whole
 LONGEST_LINE = 64_000_000  # bytes: longer than any result, shorter than what fills a machine
 BATCH = 8192
+LONGEST_FOUND = 300  # characters of a message that say what was found
 Row = dict[str, Any]
 FIX = "name a file of results: see docs/judge.md for the forms that are read"
 
 
 def refuse(expected: str, found: str, where: str, fix: str = FIX) -> DataError:
     """Return the error of a file that cannot be read as it should."""
-    shown = "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in found[:200])
+    if len(found) > LONGEST_FOUND:
+        found = f"{found[:LONGEST_FOUND].rpartition(' ')[0] or found[:LONGEST_FOUND]} ..."
+    shown = "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in found)
     return DataError(expected, found=shown, where=where, fix=fix)
 
 
@@ -67,9 +71,20 @@ def parse_json(text: str | bytes, where: str, *, last: bool = False) -> Any:
     except RecursionError:
         raise refuse("JSON", "brackets nested too deep", where) from None
     except ValueError as error:
-        at_end = getattr(error, "pos", -1) >= len(text.rstrip()) or "Unterminated" in str(error)
-        fix = "the file is torn: let its writer finish, or copy it again" if last and at_end else FIX
-        raise refuse("JSON", str(error), where, fix) from None
+        found, fix = str(error), FIX
+        if isinstance(error, json.JSONDecodeError):
+            found, fix = _broken(error, last)
+        raise refuse("JSON", found, where, fix) from None
+
+
+def _broken(error: json.JSONDecodeError, last: bool) -> tuple[str, str]:
+    """Return in plain words where a text stops being JSON, and what to do."""
+    rest = error.doc[error.pos :]
+    if not rest.strip() or error.msg.startswith("Unterminated"):
+        fix = "the file is torn: let its writer finish, or copy it again"
+        return "one that ends too early", fix if last else f"{fix}; or leave the line out"
+    line = "" if error.lineno == 1 else f"line {error.lineno}, "
+    return f"none from {line}column {error.colno} on: {rest[:30]!r}", FIX
 
 
 def json_file(content: bytes, path: Path) -> Any:
@@ -127,20 +142,25 @@ def json_rows(path: Path, torn: list[str] | None = None) -> Iterator[tuple[str, 
             torn.append(f"the last line of {path.name} is cut off and left out")
             return
         if not isinstance(value, dict):
-            raise refuse("a JSON object a line", type(value).__name__, where)
+            fix = "a file with one JSON value is called .json; see docs/judge.md for the forms that are read"
+            raise refuse("a JSON object a line", type(value).__name__, where, fix)
         yield where, value
 
 
 def csv_rows(path: Path) -> Iterator[tuple[str, Row]]:
-    """Yield every row of a CSV or TSV file with its place; an empty cell is None.
+    """Yield every row of a CSV or TSV file with its place; an empty cell is None. Semicolons, tabs or bars
+    may stand for commas.
 
     Raises:
         DataError: A row has more or fewer cells than the head, or a quote that is never closed.
     """
     csv.field_size_limit(min(sys.maxsize, LONGEST_LINE))
-    dialect = "excel-tab" if path.suffix.lower() == ".tsv" else "excel"
     texts = (_text(line, f"{path}, line {number}") for number, line in _lines(path))
-    reader = csv.reader(texts, dialect=dialect, strict=True)
+    first = next(texts, "")
+    sign = "\t" if path.suffix.lower() == ".tsv" else _separator(first)
+    # A line of this kind tells a spreadsheet what stands between cells, and is no head.
+    skipped = first.casefold().rstrip("\r\n") == f"sep={sign}"
+    reader = csv.reader(texts if skipped else chain([first], texts), delimiter=sign, strict=True)
     try:
         head = next(reader, [])
         names = [name.strip() for name in head]
@@ -149,9 +169,9 @@ def csv_rows(path: Path) -> Iterator[tuple[str, Row]]:
         for cells in reader:
             if not cells:
                 continue
-            where = f"{path}, line {reader.line_num}"
+            where = f"{path}, line {reader.line_num + skipped}"
             if len(cells) != len(names):
-                fix = "quote cells that hold a comma; a file that ends within a row is torn"
+                fix = f"quote cells that hold {sign!r}; a file that ends within a row is torn"
                 raise refuse(f"{len(names)} cells, as in the head", str(len(cells)), where, fix)
             yield where, {name: cell or None for name, cell in zip(names, cells, strict=True)}
     except csv.Error as error:
@@ -161,6 +181,15 @@ def csv_rows(path: Path) -> Iterator[tuple[str, Row]]:
         elif "expected after" in found:
             found, fix = "a quote within quotes", 'write it twice ("")'
         raise refuse("CSV", found, f"{path}, line {reader.line_num}", fix) from None
+
+
+def _separator(head: str) -> str:
+    """Return what stands between the cells of a CSV: what a head without a comma has instead, as
+    spreadsheets write where numbers have decimal commas."""
+    if head.casefold().startswith("sep="):
+        return head[4:5].strip("\r\n") or ","
+    outside = "".join(head.split('"')[::2])
+    return "," if "," in outside else next((sign for sign in ";\t|" if sign in outside), ",")
 
 
 def parquet_rows(path: Path) -> Iterator[tuple[str, Row]]:

@@ -30,8 +30,9 @@ from assay.statistics.power import (
     smallest_gain,
     suite_of,
 )
-from assay.tools.judge.command import EFFECT, read_bounds
-from assay.tools.judge.forms import table_row
+from assay.tools.columns import Columns
+from assay.tools.judge.command import EFFECT, read_asked, read_bounds
+from assay.tools.judge.forms import Asked, table_row
 from assay.tools.judge.lines import csv_rows, json_rows, refuse, whole_text
 from assay.tools.judge.plan import (
     JudgePlan,
@@ -70,6 +71,7 @@ class PlanRequest:
     spread: float = ASSUMED_SPREAD_POINTS
     draws: int | None = None
     metric: str | None = None
+    columns: str | None = None
     bounds: str | None = None
     effect: float = EFFECT
     lower: bool = False
@@ -100,8 +102,8 @@ def run(asked: PlanRequest) -> None:
     rows: list[JudgedRow] = []
     decides, metric = None, asked.metric
     if asked.pilot is not None:
-        bounds = read_bounds(asked.bounds)
-        pilot = read_arm(asked.pilot, "pilot", asked.metric, bounds, asked.draws)
+        wanted = read_asked(asked.metric, asked.columns, asked.bounds)
+        pilot = read_arm(asked.pilot, "pilot", wanted, asked.draws)
         record, rows = pilot.record, pilot.rows
         if record.blockers:
             raise refuse("a pilot that is whole", record.blockers[0][1], str(asked.pilot))
@@ -148,7 +150,7 @@ def _items(asked: PlanRequest, rows: Sequence[JudgedRow]) -> PlannedItems:
             raise ConfigError("which items, or how many", found=found, where=WHERE, fix=fix)
         return items_in(rows)
     if not asked.items.isdecimal():
-        return _listed(Path(asked.items))
+        return _listed(Path(asked.items), Columns.read(asked.columns))
     n, clusters = int(asked.items), asked.clusters or int(asked.items)
     if n > MOST_PLANNED:
         raise ConfigError(f"at most {MOST_PLANNED:,} items", found=asked.items, where=WHERE, fix="--items")
@@ -159,14 +161,14 @@ def _items(asked: PlanRequest, rows: Sequence[JudgedRow]) -> PlannedItems:
     return PlannedItems(n_items=n, n_clusters=clusters)
 
 
-def _listed(path: Path) -> PlannedItems:
+def _listed(path: Path, columns: Columns) -> PlannedItems:
     """Return the items of a CSV or JSONL: item, and cluster, prompt and target where it has them."""
     if not path.is_file():
         raise refuse("a number, or a list of items", "no such file", f"--items {path}")
     found = csv_rows(path) if path.suffix.lower() in (".csv", ".tsv") else json_rows(path)
     homes, contents = dict[str, str](), dict[str, str]()
     for where, row in found:
-        each = table_row(where, row, None)
+        each = table_row(where, row, Asked(columns=columns))
         item, home = whole_text(each.item, where), each.item if each.cluster is None else each.cluster
         content = short_digest(each.content)
         # Rows of results are such a list as well, with an item once a draw.

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from assay.core.counting import counted
 from assay.core.storage.files import sha256_bytes
 from assay.core.storage.untrusted import open_regular, sha256_capped
-from assay.tools.judge.forms import REPEATS, readings
+from assay.tools.columns import OPTION, Columns, list_names
+from assay.tools.judge.forms import Asked, counts_repeats, readings, scores_in
 from assay.tools.judge.inspect_logs import InspectLog
 from assay.tools.judge.lines import (
     ANY_SIZE,
@@ -31,32 +33,38 @@ SUFFIXES = (".eval", ".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
 PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 
 
+TABLES: tuple[Form, ...] = ("table", "evalplus samples")
+EPISODES = "episodes.jsonl"  # of a folder that evaluate or grade wrote
+
+
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """One arm: what it is, its rows as the package holds them, and the rows, which may change in place."""
+    """One arm: what it is, its rows as the package holds them, the rows, which may change in place, and which
+    columns of tables were read under other names than the documented ones."""
 
     record: ArmRecord
     text: str
     rows: list[JudgedRow]
+    columns: str = ""
 
 
-def read_arm(
-    path: Path, name: str, metric: str | None, bounds: tuple[float, float], draws: int | None
-) -> Arm:
+def read_arm(path: Path, name: str, asked: Asked, draws: int | None, *, beside: Path | None = None) -> Arm:
     """Return the results in a file, or in all files of a folder, whose items then carry the task's name.
 
     Args:
         path: The file or folder.
         name: Of the arm.
-        metric: Which score is read; None: the only one.
-        bounds: Between which scores lie.
+        asked: What is read of every row.
         draws: How many of each item, the first ones; None: all.
+        beside: What it will be compared with, for messages.
 
     Raises:
         DataError: A file cannot be read, holds an item twice, or results of more than one model.
     """
     files = files_of(path)
-    reader = _ArmReader(name, metric, bounds)
+    if len(files) > 1:
+        _refuse_suite(files, asked, path, beside)
+    reader = _ArmReader(name, asked)
     sources = tuple(reader.read(file, several=len(files) > 1) for file in files)
     arm = reader.finish(str(path), sources, draws)
     models = sorted({each.model for each in sources if each.model} | reader.models)
@@ -79,6 +87,8 @@ def files_of(path: Path) -> list[Path]:
         raise refuse("a file or folder of results", "nothing", str(path))
     if not path.is_dir():
         _check_regular(path)
+    if (path / EPISODES).is_file():
+        return [path / EPISODES]
     found = sorted(each for each in path.rglob("*") if each.is_file() and each.suffix.lower() in SUFFIXES)
     samples = [each for each in found if each.name.startswith("samples_") and each.suffix == ".jsonl"]
     logs = [each for each in found if each.suffix == ".eval"]
@@ -89,11 +99,43 @@ def files_of(path: Path) -> list[Path]:
     return chosen
 
 
+def _refuse_suite(files: Sequence[Path], asked: Asked, folder: Path, beside: Path | None) -> None:
+    """Refuse a folder of tasks that have no score in common, before one of them is named to all.
+
+    Raises:
+        DataError: Says which has which, and how to judge one of them.
+    """
+    known = {file: names for file in files if (names := _scores_of(file, asked))}
+    shared = set.intersection(*map(set, known.values())) if known else set()
+    wanted = (asked.metric or "").partition(",")[0]
+    if not known or (wanted in shared if wanted else shared):
+        return
+    if wanted and not any(wanted in names for names in known.values()):
+        return  # a name that is nowhere: the first file says what there is
+    file, names = next((file, names) for file, names in known.items() if not wanted or wanted in names)
+    told = "; ".join(f"{each.name}: {list_names(names)}" for each, names in list(known.items())[:4])
+    task = file.name.rpartition("_")[0] or file.name
+    others = [] if beside is None or not beside.exists() else files_of(beside)
+    other = next((each for each in others if each.name.startswith(task)), "AFTER")
+    fix = f"judge each file alone: assay judge {file} {other} --metric {wanted or names[0]}"
+    raise refuse("a score that all files of the folder have", told, str(folder), fix)
+
+
+def _scores_of(path: Path, asked: Asked) -> tuple[str, ...]:
+    """Return the names of the scores of a file, by its first row; none where they have no names."""
+    if path.suffix.lower() in (".eval", ".json"):
+        return InspectLog(path).scorers if path.suffix.lower() == ".eval" else ()
+    first = next(rows_in(path), None)
+    return () if first is None else scores_in(first[1], first[0], asked)
+
+
 class _ArmReader:
     """Puts the results of one arm together, row by row."""
 
-    def __init__(self, name: str, metric: str | None, bounds: tuple[float, float]) -> None:
-        self._name, self._metric, self._bounds = name, metric, bounds
+    def __init__(self, name: str, asked: Asked) -> None:
+        self._name, self._asked, self._bounds = name, asked, asked.bounds
+        self._answers: dict[int, int] = {}  # how many results have so many answers for one score
+        self._columns = ""
         self._rows: list[JudgedRow] = []
         self._kept: dict[str, str] = {}  # texts and digests that many rows share, once
         self._digests: dict[str, str] = {}
@@ -109,16 +151,18 @@ class _ArmReader:
     def read(self, path: Path, *, several: bool) -> SourceFile:
         """Take up one file; return what it is."""
         suffix = path.suffix.lower()
-        model, task, settings, metric = None, None, dict[str, str](), self._metric
+        model, task, settings, metric = None, None, dict[str, str](), self._asked.metric
         form: Form | None
-        if suffix == ".eval" or (suffix == ".json" and _is_log(path)):
-            log = InspectLog(path)
+        log = _inspect_log(path) if suffix in (".eval", ".json") else None
+        if log is not None:
             form, model, task, settings = "inspect log", log.model, log.task, log.settings
             metric = log.metric(metric)
             self._blockers += log.obstacles
             found = log.readings(metric)
         else:
-            form, found = readings(rows_in(path), metric)
+            form, found, head = readings(rows_in(path), self._asked)
+            if form in TABLES:
+                metric = metric or self._note_columns(head)
             if form == "lm-eval samples":
                 model, task = _beside_samples(path)
             if form == "verifiers results":
@@ -146,6 +190,15 @@ class _ArmReader:
             settings=settings,
         )
 
+    def _note_columns(self, head: Row) -> str | None:
+        """Note which columns are read under other names than the documented ones; return the score's."""
+        columns = self._asked.columns
+        told, unsure = columns.chosen(head), columns.unsure(head)
+        both = [told] * bool(told) + [f"not read: {unsure}, which {OPTION} says"] * bool(unsure)
+        self._columns = self._columns or "; ".join(both)
+        named = Columns.read(told or None).named
+        return named.get("score") or named.get("success")
+
     def _take(self, each: Reading, form: Form, prefix: str, labels: dict[str, str] | None) -> None:
         for text in (each.item, each.cluster or "", each.model or "", *each.strata, *each.strata.values()):
             whole_text(text, each.place)
@@ -156,10 +209,12 @@ class _ArmReader:
             self.models.add(each.model)
             self._told = each.model
         seen = self._drawn.get(item, 0)
-        if seen and each.draw is None and form not in REPEATS:
-            fix = "number the draws of an item in a column draw, from 0; or leave out what is there twice"
+        if seen and each.draw is None and not counts_repeats(form, self._asked):
+            fix = "leave out what is there twice; or number the draws of an item in a column draw, from 0;"
+            fix += f" or {OPTION} draw=# if each is one more draw"
             raise refuse("each item once, or a column draw", f"{item!a} again", each.place, fix)
         self._drawn[item] = seen + 1
+        self._answers[each.answers] = self._answers.get(each.answers, 0) + 1
         if each.score is None:
             self._without.append(f"item {item!a}{f' ({each.why})' if each.why else ''}")
             return
@@ -220,6 +275,13 @@ class _ArmReader:
             self._blockers.append((kind, f"{told}. Fix: run those again; nothing is left out"))
         rows = _numbered(self._rows, most, self._name)
         left = f"{counted(n - len(rows), 'results')} {self._name} beyond the first {most} draws of an item"
+        notes = [f"{left} were left out."] if len(rows) < n else []
+        notes += [
+            f"{counted(count, 'results')} {self._name} have one score for {answers} answers: it counts as one"
+            " draw, and what the others scored is not in the file."
+            for answers, count in sorted(self._answers.items())
+            if answers > 1
+        ]
         text = rows_text(rows)
         record = ArmRecord(
             name=self._name,
@@ -228,10 +290,10 @@ class _ArmReader:
             rows=len(rows),
             has_success=n > 0 and self._successes == n,
             blockers=tuple(self._blockers),
-            notes=(f"{left} were left out.",) if len(rows) < n else (),
+            notes=tuple(notes),
             written=self._written.said(),
         )
-        return Arm(record, text, rows)
+        return Arm(record, text, rows, self._columns)
 
 
 def _numbered(rows: list[JudgedRow], most: int | None, name: str) -> list[JudgedRow]:
@@ -269,11 +331,7 @@ def rows_in(path: Path) -> Iterator[tuple[str, Row]]:
     if suffix == ".parquet":
         return parquet_rows(path)
     if suffix == ".json":
-        value = json_file(path.read_bytes(), path)
-        rows = value.get("results") if isinstance(value, dict) else value
-        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-            fix = "of lm-eval name samples_*.jsonl, which --log_samples writes beside; else see docs/judge.md"
-            raise refuse("a log of inspect, or a list of results", type(rows).__name__, str(path), fix)
+        rows = _rows_of(json_file(path.read_bytes(), path), path)
         return ((f"{path}, result {number}", row) for number, row in enumerate(rows, start=1))
     if suffix in (".jsonl", ".ndjson"):
         return json_rows(path)
@@ -287,10 +345,59 @@ def _check_regular(path: Path) -> None:
         pass
 
 
-def _is_log(path: Path) -> bool:
-    """Return whether a .json looks like a log of inspect, by its first bytes."""
+def _rows_of(value: Any, path: Path) -> list[Row]:
+    """Return the results that a JSON value holds: a list of objects, or the one such list inside.
+
+    Raises:
+        DataError: There is none, or several and none of them is called as tools call it.
+    """
+    means = value.get("results") if isinstance(value, dict) else None
+    if isinstance(means, dict) and means and all(isinstance(each, dict) for each in means.values()):
+        fix = "of lm-eval name samples_*.jsonl, which --log_samples writes beside; of lighteval"
+        fix += " details_*.parquet, which --save-details writes"
+        raise refuse("a result for each item", f"means of {list_names(means)}", str(path), fix)
+    solutions = value.get("eval") if isinstance(value, dict) else None
+    if isinstance(solutions, dict):  # of evalplus: by task, each with a list of solutions
+        lists = [each if isinstance(each, list) else [each] for each in solutions.values()]
+        rows = [row for each in lists for row in each]
+        if rows and all(isinstance(row, dict) for row in rows):
+            return rows
+    lists_in = dict(_lists_in(value, ""))
+    name = next((each for each in LISTS if each in lists_in), None)
+    if name is None and len(lists_in) == 1:
+        name = next(iter(lists_in))
+    if name is not None:
+        return lists_in[name]
+    if lists_in:
+        fix = "write one of these lists alone to a file, such as after.json"
+        raise refuse("one list of results", list_names(lists_in), str(path), fix)
+    found = f"the names {list_names(value)}" if isinstance(value, dict) else type(value).__name__
+    raise refuse("a log of inspect, or a list of results", found, str(path), FIX)
+
+
+LISTS = ("", "results", "results.results", "samples", "test_cases", "testCases", "examples", "rows", "data")
+
+
+def _lists_in(value: Any, place: str, depth: int = 0) -> Iterator[tuple[str, list[Row]]]:
+    """Yield the lists of objects in a JSON value, each with its place as names with dots."""
+    if isinstance(value, list):
+        if value and all(isinstance(row, dict) for row in value):
+            yield place, value
+    elif isinstance(value, dict) and depth < 3:
+        for name, each in value.items():
+            yield from _lists_in(each, f"{place}.{name}" if place else str(name), depth + 1)
+
+
+def _inspect_log(path: Path) -> InspectLog | None:
+    """Return a log of inspect; None where a .json is something else."""
+    if path.suffix.lower() == ".eval":
+        return InspectLog(path)
     with path.open("rb") as stream:
-        return b'"eval"' in stream.read(4096)
+        if b'"eval"' not in stream.read(4096):
+            return None
+    head = json_file(path.read_bytes(), path)
+    about = head.get("eval") if isinstance(head, dict) else None
+    return InspectLog(path, head) if isinstance(about, dict) and {"task", "model"} & about.keys() else None
 
 
 def _beside_samples(path: Path) -> tuple[str | None, str | None]:

@@ -24,6 +24,7 @@ from assay.core.records import Episode, ParseOutcome
 SCORE = "score"  # the flag under which a score in [0, 1] is measured: score_rate
 NO_STRATA: Mapping[str, str] = {}
 SHOWN = 3
+NEARLY_ALL = 0.9  # of items: where answers are short, draws of many agree that were sampled
 OTHER_ITEMS, OTHER_CONTENT = "the arms hold different items", "items with one id ask different things"
 OTHER_DRAWS, OTHER_HOMES = "the arms hold different numbers of draws", "items lie in other clusters"
 
@@ -314,14 +315,15 @@ def _some(items: object) -> str:
     return ", ".join(ascii(name)[:60] for name in names)
 
 
-def identical_draws(rows: Sequence[JudgedRow]) -> int:
-    """Return how many items have several draws with one and the same completion."""
+def identical_draws(rows: Sequence[JudgedRow]) -> tuple[int, int]:
+    """Return of how many items with several draws all completions are one and the same, and of how many they
+    are known."""
     texts: dict[str, set[str]] = defaultdict(set)
     counts = Counter(row.item_id for row in rows)
     for row in rows:
-        if row.completion:
+        if row.completion and counts[row.item_id] > 1:
             texts[row.item_id].add(row.completion)
-    return sum(len(found) == 1 and counts[item] > 1 for item, found in texts.items())
+    return sum(len(found) == 1 for found in texts.values()), len(texts)
 
 
 def _range(counts: Mapping[str, int]) -> str:
@@ -356,9 +358,10 @@ def warnings(before: Sequence[JudgedRow], after: Sequence[JudgedRow], name: str)
             f" {name}: what a template, a system message or examples do is part of the difference."
         )
     for arm, rows in (("before", before), (name, after)):
-        if same := identical_draws(rows):
+        same, known = identical_draws(rows)
+        if same > NEARLY_ALL * known:
             found.append(
-                f"All draws of {counted(same, 'items')} of {arm} are one and the same text, as in greedy"
-                " decoding: more of them say nothing more."
+                f"All draws of {same} of {counted(known, 'items')} of {arm} are one and the same text, as in"
+                " greedy decoding: so many draws say no more than one."
             )
     return found

@@ -21,6 +21,7 @@ from assay.tools.judge.command import (
     as_planned,
     called,
     judge_arms,
+    keep_columns,
     read_arms,
     write_all,
 )
@@ -76,6 +77,7 @@ def judge_several(before: Path, afters: Sequence[Path], asked: JudgeRequest) -> 
     gates = {} if plan is None else {name: gate_of(claim, plan) for name, claim in claims.items()}
     _write(asked.out, claims, {name: gate.word for name, gate in gates.items()})
     say(f"all: {asked.out / TABLE}.md")
+    keep_columns(asked)
     if plan is not None:
         if asked.junit is not None:
             write_junit(asked.junit, claims, plan)

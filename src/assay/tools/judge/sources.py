@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -11,12 +12,19 @@ from typing import Any, Literal
 from pydantic import Field
 
 from assay.core.records import Record
-from assay.tools.judge.lines import refuse
+from assay.tools.judge.lines import FIX, refuse
 from assay.tools.judge.plan import JudgePlan
 from assay.tools.judge.rows import no_strata
 
 Form = Literal[
-    "table", "assay episodes", "inspect log", "lm-eval samples", "verifiers results", "verifiers traces"
+    "table",
+    "assay episodes",
+    "inspect log",
+    "lm-eval samples",
+    "lighteval details",
+    "evalplus samples",
+    "verifiers results",
+    "verifiers traces",
 ]
 
 
@@ -88,16 +96,25 @@ class Reading:
     model: str | None = None
     why: str = ""
     wrote: tuple[str, ...] | None = None  # each completion; None: the file does not have them
+    answers: int = 1  # that the file has of this draw, of which one was scored
 
 
-_WORDS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
+# What tools and people write for right and wrong; C and I are inspect's letters.
+WORDS: Mapping[str, float] = {
+    **dict.fromkeys(("true", "t", "yes", "y", "pass", "passed", "correct", "right", "c", "ok"), 1.0),
+    **dict.fromkeys(("success", "succeeded", "solved"), 1.0),
+    **dict.fromkeys(("false", "f", "no", "n", "fail", "failed", "incorrect", "wrong", "i"), 0.0),
+    **dict.fromkeys(("failure", "unsolved"), 0.0),
+}
+# A comma before three digits may stand between thousands, unless nothing but 0 is before it.
+_DECIMAL_COMMA = re.compile(r"([+-]?)(0?|\d+),(\d+)")
 
 
 def number_of(value: Any, where: str, what: str = "score") -> float | None:
     """Return a score as a number; None where there is none.
 
-    >>> number_of(True, ""), number_of("0.5", ""), number_of("False", ""), number_of(None, "")
-    (1.0, 0.5, 0.0, None)
+    >>> [number_of(each, "") for each in (True, "0.5", "FAILED", None, "0,520", "12,5 %")]
+    [1.0, 0.5, 0.0, None, 0.52, 0.125]
 
     Raises:
         DataError: It is no finite number.
@@ -105,15 +122,22 @@ def number_of(value: Any, where: str, what: str = "score") -> float | None:
     if value is None:
         return None
     number = math.nan
+    fix = "write a number, true or false; leave the cell empty, or null, where there is no score"
     if isinstance(value, str):
+        text = value.strip()
+        percent, plain = text.endswith("%"), text.removesuffix("%").strip()
+        if comma := _DECIMAL_COMMA.fullmatch(plain):
+            thousands = len(comma[3]) == 3 and comma[2] not in ("", "0")
+            plain = "" if thousands else plain.replace(",", ".")
+            fix = "write a decimal point: a comma before three digits may be either" if thousands else fix
         try:  # float() would take 1_0 and the digits of every script
-            number = float(value) if value.isascii() and "_" not in value else math.nan
+            decimal = plain.isascii() and "_" not in plain
+            number = float(plain) / (100 if percent else 1) if decimal else math.nan
         except ValueError:
-            number = _WORDS.get(value.strip().lower(), math.nan)
+            number = WORDS.get(text.casefold(), math.nan)
     elif isinstance(value, bool | int | float):
         number = float(value) if abs(value) < 1e300 else math.inf
     if not math.isfinite(number):
-        fix = "write a number, true or false; leave the cell empty, or null, where there is no score"
         raise refuse(f"a finite number as {what}", repr(value), where, fix)
     return number
 
@@ -132,7 +156,7 @@ def whole_of(value: Any, where: str, what: str) -> int | None:
     return int(number)
 
 
-def truth_of(value: Any, where: str, what: str) -> bool | None:
+def truth_of(value: Any, where: str, what: str, fix: str = FIX) -> bool | None:
     """Return yes or no; None where nothing is said.
 
     Raises:
@@ -142,7 +166,7 @@ def truth_of(value: Any, where: str, what: str) -> bool | None:
         return None
     number = number_of(value, where, what)
     if number not in (0.0, 1.0):
-        raise refuse(f"true or false as {what}", repr(value), where)
+        raise refuse(f"true or false as {what}", repr(value), where, fix)
     return number == 1.0
 
 

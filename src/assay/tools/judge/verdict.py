@@ -23,6 +23,8 @@ from assay.evidence.claim.warnings import cut_off_said
 from assay.statistics.report import Decoding, Report, summarise
 from assay.tools.judge.plan import JudgePlan, dated_said, departures
 from assay.tools.judge.rows import (
+    OTHER_DRAWS,
+    OTHER_ITEMS,
     SCORE,
     JudgedRow,
     all_know,
@@ -82,6 +84,9 @@ def judge(told: Judgement, arms: Mapping[str, list[JudgedRow]]) -> Judged:
     rivals = {name: arms[name] for name in told.rivals}
     primary = _primary(told, arms)
     stops = _departures(told, before, primary)
+    records = {"before": told.before, "after": told.after, **told.rivals}
+    for record in records.values():
+        stops += record.blockers
     notes = [AFTERWARDS if told.plan is None else dated_said(told.plan)]
     if told.level is not None:
         notes.append(
@@ -91,10 +96,12 @@ def judge(told: Judgement, arms: Mapping[str, list[JudgedRow]]) -> Judged:
     for name, rows in {"after": after, **rivals}.items():
         if by_content(before, rows):
             notes.append(f"The items of before and {name} have other ids, and were matched by their content.")
-        stops += obstacles(before, rows, name, draws=name == "after")
+        # What has no score is no row: that items or draws differ then follows from it.
+        whole = not (told.before.blockers or records[name].blockers)
+        found = obstacles(before, rows, name, draws=name == "after")
+        stops += [each for each in found if whole or each[0] not in (OTHER_ITEMS, OTHER_DRAWS)]
         notes += warnings(before, rows, name)
-    for record in (told.before, told.after, *told.rivals.values()):
-        stops += record.blockers
+    for record in records.values():
         notes += record.notes
     notes += _settings_said(told)
     cluster_name = "independent items" if all(row.cluster == row.item_id for row in before) else "clusters"

@@ -1,0 +1,72 @@
+"""Output files of the batch interfaces of model servers: a request's own id, and the answer deep inside.
+
+* OpenAI, vLLM, Mistral: custom_id, response.body as /v1/chat/completions or /v1/completions answers
+  (https://platform.openai.com/docs/guides/batch).
+* Anthropic: custom_id, result.message (https://docs.anthropic.com/en/docs/build-with-claude/batch-processing).
+* Gemini: key, response.candidates (https://ai.google.dev/gemini-api/docs/batch-api).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from assay.tools.columns import look_up
+
+IDS = ("custom_id", "key")
+_MESSAGES = ("response.body.choices.0.message", "result.message", "response.candidates.0.content")
+_TEXT = "response.body.choices.0.text"
+_ENDED = (
+    *("response.body.choices.0.finish_reason", "result.message.stop_reason"),
+    "response.candidates.0.finishReason",
+)
+_TOKENS = (
+    *("response.body.usage.completion_tokens", "result.message.usage.output_tokens"),
+    "response.usageMetadata.candidatesTokenCount",
+)
+_MODELS = ("response.body.model", "result.message.model", "response.modelVersion")
+_ERRORS = (
+    *("error.message", "error.code", "error", "response.body.error.message", "result.error.error.message"),
+    *("result.type", "response.status_code"),
+)
+CUT = ("length", "max_tokens", "MAX_TOKENS")
+
+
+@dataclass(frozen=True, slots=True)
+class BatchAnswer:
+    """One line of such a file. `message` None: the request failed, `why` says how."""
+
+    item: str
+    message: Mapping[str, Any] | None
+    tokens: Any
+    truncated: bool | None
+    model: str | None
+    why: str = ""
+
+
+def answer_of(row: Mapping[str, Any]) -> BatchAnswer | None:
+    """Return what a line of a batch's output says; None for any other row."""
+    name = next((each for each in IDS if each in row), None)
+    if name is None or not ({"response", "result"} & row.keys()):
+        return None
+    if not all(isinstance(row.get(each), Mapping | None) for each in ("response", "result")):
+        return None
+    found = _first(row, _MESSAGES)
+    text = look_up(row, _TEXT)
+    message = found if isinstance(found, Mapping) else None if text is None else {"content": text}
+    if message is not None and "content" not in message and isinstance(message.get("parts"), list):
+        message = {"content": message["parts"]}
+    ended, model = _first(row, _ENDED), _first(row, _MODELS)
+    return BatchAnswer(
+        str(row[name]),
+        message,
+        _first(row, _TOKENS),
+        None if ended is None else ended in CUT,
+        model if isinstance(model, str) else None,
+        "" if message is not None else str(_first(row, _ERRORS))[:80],
+    )
+
+
+def _first(row: Mapping[str, Any], names: tuple[str, ...]) -> Any:
+    return next((value for name in names if (value := look_up(row, name)) is not None), None)
