@@ -3,6 +3,7 @@ never a traceback."""
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import shutil
@@ -21,7 +22,7 @@ from assay.dataset.suite import FEWEST_CLUSTERS, MORE_HELD_OUT
 from assay.pipeline.project import Project
 from assay.stages import fingerprint
 from assay.statistics.bounded_mean import clusters_needed, smallest_certain_gain
-from assay.tools.own_data.advice import MachineSize, find_fitting
+from assay.tools.own_data.advice import MachineSize, find_fitting, make_preset
 from assay.tools.own_data.audit import project_for
 from tests import calling, own_data, templates
 from tests.calling import assay
@@ -292,7 +293,9 @@ def advised(monkeypatch: pytest.MonkeyPatch) -> None:
     """What fits is asked once of the shipped presets, for tests of splits: it reads them all, and twice a
     call."""
     for place in ("advice", "audit", "splits"):
-        monkeypatch.setattr(f"assay.tools.own_data.{place}.find_fitting", lambda *_, **__: _fitting())
+        monkeypatch.setattr(
+            f"assay.tools.own_data.{place}.find_fitting", lambda *_, **__: copy.deepcopy(_fitting())
+        )
 
 
 @cache
@@ -355,9 +358,24 @@ def test_data_that_are_there_are_not_overwritten_unless_told_to(root: Path) -> N
     items = read_yaml(root / "configs/grpo/tasks.yaml", fix="-")["evaluation"]["items"]
     held_out = len((root / "data/tasks/heldout.jsonl").read_text().splitlines())
     assert items != held_out and f"its evaluation.items is {items}, heldout has {held_out}" in told
+    _, fix, more = told.partition("Fix: rm ")
+    (root / more.partition(",")[0]).unlink()
+    assert fix and "call this again with --force" in more
+    code, told = called(root, tasks, "--fix-splits", "--force", "--fractions", "0.4,0.1,0.5")
+    assert code == 0 and "Fix: " not in told
+    items = read_yaml(root / "configs/grpo/tasks.yaml", fix="-")["evaluation"]["items"]
+    assert items == held_out
     names = sorted(path.name for path in (root / "data/tasks").rglob("*") if path.is_file())
     assert names == ["README.md", "SHA256SUMS", "heldout.jsonl", "train.jsonl", "validation.jsonl"]
     assert preset.read_text().endswith("# mine\n")
+
+
+def test_a_preset_is_made_like_a_shipped_one_and_never_like_that_of_other_data(root: Path) -> None:
+    machine = MachineSize(None, 16 * 2**30, 4)
+    first = make_preset(root, machine, {"train": 9, "validation": 2, "heldout": 3})
+    for group in ("grpo", "task"):
+        (root / f"configs/{group}/aaa.yaml").write_text(first[1])  # which would be found before all others
+    assert make_preset(root, machine, {"train": 900, "validation": 200, "heldout": 300})[0] == first[0]
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,42 @@ def test_it_writes_a_task_with_preset_records_and_a_test_that_passes(root: Path)
     assert tried(root).returncode == 1
 
 
+def test_what_it_says_to_do_next_leads_on_in_that_order(root: Path) -> None:
+    told = called(root, "task", "new", "mine").stdout
+    (root / "MINE.jsonl").write_text(
+        "".join(f'{{"prompt": "pick: a{n} *b{n} c{n}", "answer": "b{n}", "id": "r{n}"}}\n' for n in range(80))
+    )
+    steps = [line.partition("   #")[0].split()[1:] for line in told.split("\n") if line.startswith("  ./run")]
+    assert [step[:3] for step in steps] == [
+        ["test", "tasks/test_mine.py"],
+        ["assay", "task", "audit"],
+        ["assay", "task", "check"],
+        ["assay", "config", "use"],
+        ["repro"],
+    ]
+    assert tried(root).returncode == 0
+    for step in (steps[1], steps[3]):
+        done = called(root, *step[1:])
+        assert done.returncode == 0, done.stderr
+    assert tried(root).returncode == 0  # of the records that are there now
+
+
+def test_its_test_says_which_columns_there_are_where_the_records_name_what_is_right_otherwise(
+    root: Path,
+) -> None:
+    new_task.run(root, "mine")
+    for path in (root / "data/mine").glob("*.jsonl"):
+        path.write_text(path.read_text().replace('"answer"', '"word"'))
+    task = root / "tasks/mine/task.py"
+    task.write_text(task.read_text().replace("answer", "word"))
+    test = root / "tasks/test_mine.py"
+    test.write_text(test.read_text().replace("answer=answers", "word=answers"))
+    done = tried(root)
+    assert done.returncode == 1 and "name one of them as RIGHT" in done.stdout and "word" in done.stdout
+    test.write_text(test.read_text().replace('RIGHT = "answer"', 'RIGHT = "word"'))
+    assert tried(root).returncode == 0, tried(root).stdout
+
+
 def test_its_preset_is_the_examples_but_for_its_places(root: Path) -> None:
     new_task.run(root, "mine")
     made, example = (

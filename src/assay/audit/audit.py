@@ -3,6 +3,7 @@ decides."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -58,14 +59,20 @@ def ceiling_said(found: Ceiling, split: str) -> str:
     return f"{split}: no policy can exceed {share:.1f} % success: {prompts} contradicting golds ({of})"
 
 
+MOST_DROPPED = 0.5  # share of the records
 _CURES = {
     "duplicate_id": "give each record of a file its own id",
     "leak": "make the splits by prompt, never by row: ./run assay task audit TASKS.jsonl --fix-splits does",
 }
 
 
-def refuse_unusable(checked: Audit, where: str) -> None:
+def refuse_unusable(checked: Audit, where: str, *, told: bool = False) -> None:
     """Refuse data with a kind that must not be there.
+
+    Args:
+        checked: Of the data.
+        where: What they are called.
+        told: Whether the findings were told already, so that the first is not said again.
 
     Raises:
         DataError: Names the kinds, their counts, the first line, and how to go on.
@@ -81,19 +88,27 @@ def refuse_unusable(checked: Audit, where: str) -> None:
     also = "".join(f"; {checked.kinds[name].count} {name}" for name in kinds[1:])
     raise DataError(
         f"no record of kind {kinds[0]}",
-        found=f"{kind.count} (first: {place}: {first.detail}){also}",
+        found=f"{kind.count} (first: {place}{'' if told else f': {first.detail}'}){also}",
         where=where,
-        fix="\n  and ".join(dict.fromkeys(cure(name) for name in kinds)),
+        fix="\n  and ".join(
+            dict.fromkeys(
+                cure(name, mostly=checked.kinds[name].count > MOST_DROPPED * checked.n_records)
+                for name in kinds
+            )
+        ),
     )
 
 
-def cure(kind: str) -> str:
-    """Return what to do about a kind that is refused."""
+def cure(kind: str, *, mostly: bool = False) -> str:
+    """Return what to do about a kind that is refused; to drop what most records are would leave little."""
     if kind in _CURES:
         return _CURES[kind]
-    field = AuditSettings.model_fields[kind]
-    other = " or keep" if "keep" in str(field.annotation) else ""
-    return f"edit the data, or set dataset.audit.{kind}: drop{other} in the task's preset in configs/task/"
+    keeps = "keep" in str(AuditSettings.model_fields[kind].annotation)
+    actions = [*([] if mostly else ["drop"]), *(["keep"] if keeps else [])]
+    if not actions:
+        return "edit the data: most records are so, and to leave them out would leave little"
+    set_so = f"dataset.audit.{kind}: {' or '.join(actions)}"
+    return f"edit the data, or set {set_so} in the task's preset in configs/task/"
 
 
 def require_records(checked: Audit, splits: Collection[str], where: str) -> None:
@@ -115,6 +130,9 @@ def require_records(checked: Audit, splits: Collection[str], where: str) -> None
             raise DataError("records", found=found, where=f"{where}/{split}.jsonl", fix="add records to it")
 
 
+_NAMED = re.compile(
+    r"^record (?:'[^']*'|\d+|without id), "
+)  # whose id the finding has; so equal ones are equal
 # Two records with one id, or one prompt in two splits, make every number wrong; no setting may allow them.
 ALWAYS_REFUSED = ("duplicate_id", "leak")
 REPORTED = ("derived_id", "blank_line", "byte_order_mark", "same_schema_basename")
@@ -218,7 +236,7 @@ def _readable(task: Task, split: str, source: DataFile, findings: _Findings) -> 
         try:
             item, oddities = task.examine(entry.row)
         except (TaskError, DataError, RecordError) as error:
-            findings.add("unreadable", split, entry.line, entry.id, reason(error))
+            findings.add("unreadable", split, entry.line, entry.id, _NAMED.sub("", reason(error)))
             continue
         if entry.record.get("id") is None:
             findings.add("derived_id", split, entry.line, item.id, "made from the record's content")

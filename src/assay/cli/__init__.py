@@ -57,7 +57,7 @@ GROUPS = {
     ),
     "task": (
         "Make a task of your own, check it, audit its records.",
-        (task.new, task.check, task.audit, task.make_data),
+        (task.new, task.check, task.import_, task.audit, task.make_data),
     ),
     "config": (
         "Choose and check presets; print the digest of an adapter or model to be named in one.",

@@ -38,6 +38,27 @@ def check(
     raise typer.Exit(tool.run(Path.cwd(), task, seconds, out))
 
 
+def import_(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="ShareGPT, Alpaca, chat messages, verl, ….")],
+    to: Annotated[Path, typer.Option(metavar="TASKS.jsonl", help="File to write.")],
+    columns: Annotated[
+        str | None,
+        typer.Option(help="Where names are unknown: prompt=COLUMN,reference=COLUMN, or a YAML file of them."),
+    ] = None,
+    schema: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Schema for rows that have none, as their schema_path.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+) -> None:
+    """Write data in other people's forms (JSONL, JSON, CSV, Parquet, gzip) as a tasks file."""
+    from assay.tools.own_data import importing as tool
+
+    tool.run(file, to, columns, schema, force=force)
+
+
+import_.__name__ = "import"  # as it is called; Python keeps the word for itself
+
+
 def audit(
     tasks: Annotated[
         Path, typer.Argument(metavar="TASKS.jsonl", help="Your tasks file, one JSON object a line.")
@@ -49,6 +70,9 @@ def audit(
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for audit.json.")] = Path(),
+    root: Annotated[
+        Path | None, typer.Option(help="Folder that schema paths start from; the file's own if not given.")
+    ] = None,
     fix_splits: Annotated[
         bool, typer.Option("--fix-splits", help="Write splits by prompt group, and presets for them.")
     ] = False,
@@ -72,10 +96,10 @@ def audit(
     from assay.tools.own_data import audit as tool
     from assay.tools.own_data import splits
 
-    root, task = Path.cwd(), task or task_of_own_records()
-    project = tool.project_for(root, task)
+    task = task or task_of_own_records()
+    project = tool.project_for(Path.cwd(), task)
     plan = splits.plan(project, tasks, data, fractions, seed, force=force) if fix_splits else None
-    audited = tool.run(project, tasks, out, tool.selection_for(root, task).presets)
+    audited = tool.run(project, tasks, out, tool.selection_for(project.root, task).presets, root)
     if base is not None:
         tool.count_tokens(project, tasks, audited, base)
     if plan is not None:

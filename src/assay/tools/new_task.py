@@ -24,20 +24,25 @@ import runpy
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+RIGHT = "answer"  # the column of the records that says what is right
 TASK = runpy.run_path(str(HERE / "NAME/task.py"))
 
 
 def test_the_right_word_earns_most_another_little_and_silence_nothing():
+    # Of the example's reward: write down what yours pays.
     prompts, answers = ["pick: plum *reed fern dust"] * 4, ["reed"] * 4
     said = ["reed\\n", "fern", "", "plum reed fern dust"]
-    assert TASK["reward"](prompts, said, answers) == [1.0, 0.1, 0.0, 0.0]
+    assert TASK["reward"](prompts=prompts, completions=said, answer=answers) == [1.0, 0.1, 0.0, 0.0]
 
 
 def test_what_the_records_call_right_earns_most():
     for path in (HERE.parent / "data/NAME").glob("*.jsonl"):
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        prompts, answers = [row["prompt"] for row in rows], [row["answer"] for row in rows]
-        assert set(TASK["reward"](prompts, answers, answers)) == {1.0}
+        columns = {name: [row.get(name) for row in rows] for row in rows[:1] for name in row}
+        assert RIGHT in columns, f"{path.name} has {', '.join(columns)}: name one of them as RIGHT"
+        said = [str(right) for right in columns[RIGHT]]
+        prompts = columns.pop("prompt")
+        assert set(TASK["reward"](prompts=prompts, completions=said, **columns)) == {1.0}
 '''
 
 
@@ -65,11 +70,11 @@ def run(root: Path, name: str) -> None:
     own = f"--task {name} --fix-splits --data data/{name} --force"
     for line in (
         *(f"wrote {place}" for place in files),
-        "it runs as it is; make the reward yours, then:",
-        f"  ./run assay task audit MINE.jsonl {own}   # your records instead",
+        "it runs as it is; make the reward yours, and its test with it, then:",
         f"  ./run test tasks/test_{name}.py",
-        f"  ./run assay config use task={name}",
-        "  ./run assay task check",
+        f"  ./run assay task audit MINE.jsonl {own}   # your records instead",
+        f"  ./run assay task check {name}",
+        f"  ./run assay config use task={name} grpo={name}   # which the audit wrote; grpo=tiny without one",
         "  ./run repro",
     ):
         say(line)

@@ -23,6 +23,7 @@ from assay.tasks.catalogue import task_of_own_records
 from assay.tasks.protocol import Item, Task
 from assay.tasks.wrappings import EVERY
 from assay.tools.own_data.audit import project_for
+from assay.tools.own_data.importing import say_how
 
 SPLITS: tuple[Split, ...] = ("train", "validation", "heldout")
 
@@ -81,13 +82,16 @@ def items_of(project: Project, task: Task, path: Path) -> tuple[list[Item], str]
         DataError: The file cannot be read, or holds what dataset.audit refuses, or nothing.
     """
     where, lines = str(path), "--tasks FILE: a JSONL file, one record a line"
+    if (how := say_how(path, ())) is not None:
+        raise DataError("a tasks file: a JSON object a line", found=how[0], where=where, fix=how[1])
     source = load(path, SchemaFiles(path.parent, project.root), where=where, fix=lines)
     audited = audit(task, {"tasks": source}, project.params.dataset.audit)
     unreadable, n = audited.report.kinds["unreadable"], audited.report.n_records
     if n and unreadable.count == n:
         first = unreadable.first[0]
         found = f"none in {counted(n, 'lines')} (first: line {first.line}: {first.detail})"
-        fix = "--task NAME, the preset of configs/task/ that reads this file"
+        how = say_how(path, [entry.record for entry in source.entries[:1]])
+        fix = how[1] if how else "--task NAME, the preset of configs/task/ that reads this file"
         raise DataError(f"records of task {task.name}", found=found, where=where, fix=fix)
     refuse_unusable(audited.report, where)
     if dropped := len(audited.dropped["tasks"]):

@@ -153,7 +153,7 @@ __all__ = [
 
 # Draft 2020-12 would silently ignore them, and the schema would allow more than its writer meant.
 _FORGOTTEN = ("dependencies", "additionalItems", "$recursiveRef", "$recursiveAnchor")
-_MAX_WORDS = 200
+_MAX_WORDS, _MAX_ROUNDS = 200, 200
 _FIX = "correct the schema; it is read as JSON Schema Draft 2020-12"
 
 
@@ -190,9 +190,46 @@ class Schema:
         except (RecursionError, TooMuchWork, ArithmeticError, ValueError, LookupError, Unresolvable):
             return []
 
+    def null_faults(self, value: Any) -> list[Any]:
+        """Return the schemas that refuse a null in a value; none where that takes too much work to say."""
+        Effort.spent = 0
+        try:
+            return [error.schema for error in self._validator.iter_errors(value) if error.instance is None]
+        except (RecursionError, TooMuchWork, ArithmeticError, ValueError, LookupError, Unresolvable):
+            return []
+
+    def without_nulls(self, value: Any) -> Any:
+        """Return a value without those fields that are null and that the schema wants absent if not filled:
+        Arrow and Parquet fill what is absent with null.
+
+        >>> schema = {"properties": {"a": {"type": "string"}, "b": {"type": "string"}}, "required": ["b"]}
+        >>> compile_schema(schema_key(schema, {}, None)).without_nulls({"a": None, "b": None})
+        {'b': None}
+        """
+        value = json.loads(json.dumps(value))
+        for _ in range(_MAX_ROUNDS):
+            before = self.faults(value)
+            for place in before:
+                home = _part(value, place[:-1]) if place else None
+                if isinstance(home, dict) and home.get(place[-1], home) is None:
+                    del home[place[-1]]
+                    if self.faults(value).count(place[:-1]) > before.count(place[:-1]):  # it is required
+                        home[place[-1]] = None
+                    else:
+                        break
+            else:
+                return value
+        return value
+
     def root(self) -> tuple[Any, Resolver[Any]]:
         """Return the schema that judges, and what resolves its references."""
         return self._start, self._registry.resolver_with_root(DRAFT202012.create_resource(self._start))
+
+
+def _part(value: Any, place: Sequence[str | int]) -> Any:
+    for step in place:
+        value = value[step]
+    return value
 
 
 def schema_key(schema: Any, resources: Mapping[str, Any], uri: str | None) -> str:

@@ -99,8 +99,10 @@ def make_preset(
         ConfigError: There is no preset to start from.
     """
     fitting, _ = find_fitting(root, machine, scratch=scratch)
-    # Its text is copied, so it has to be whole.
-    found = [preset for preset in fitting if len(files_of(root, "grpo", preset)) == 1]
+    # Its text is copied, so it has to be whole; and what was written for other data of one's own is named as
+    # their task is, and is made for their number.
+    others = set(presets(root, "task"))
+    found = [name for name in fitting if name not in others and len(files_of(root, "grpo", name)) == 1]
     source = (found or [START])[0]
     path = root / f"configs/grpo/{source}.yaml"
     values = read_yaml(path, fix=RESTORE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from assay.core.config.composition import Selection, compose, parse_selected, se
 from assay.core.config.settings import Params, PretrainedBase
 from assay.core.console import say, say_table
 from assay.core.counting import counted
-from assay.core.errors import PolicyError
+from assay.core.errors import DataError, PolicyError
 from assay.core.storage.json import write_json
 from assay.dataset.audit_records import Audit, AuditFinding, Kind
 from assay.dataset.clusters import find_chain, sizes_of, united
@@ -24,9 +25,13 @@ from assay.dataset.source import SHOWN, load
 from assay.pipeline.inputs import blocklist_of, task_with
 from assay.pipeline.project import Project
 from assay.policy.base.pretrained import how_to_download
+from assay.tools.columns import list_names
 from assay.tools.own_data.advice import find_fitting, this_machine
+from assay.tools.own_data.importing import has_schema, import_command, say_how
+from assay.tools.own_data.tables import name_container
 
 RECORD = "audit.json"
+MOSTLY, LOOKED_AT = 0.5, 20  # share of records that cannot be read, and records, by which a form is told
 
 
 def selection_for(root: Path, task: str) -> Selection:
@@ -51,7 +56,9 @@ def project_for(root: Path, task: str) -> Project:
         return Project(root, parse_selected(root, selection, values))
 
 
-def run(project: Project, tasks: Path, out: Path, read_by: str = "its own settings") -> Audited:
+def run(
+    project: Project, tasks: Path, out: Path, read_by: str = "its own settings", root: Path | None = None
+) -> Audited:
     """Audit a tasks file: write audit.json, show it, and return what remains.
 
     Args:
@@ -59,19 +66,31 @@ def run(project: Project, tasks: Path, out: Path, read_by: str = "its own settin
         tasks: The file.
         out: Folder for audit.json.
         read_by: The presets that the settings come from.
+        root: Folder that schema paths start from, besides the project; None: the file's own.
 
     Raises:
         DataError: The file cannot be used; audit.json is written all the same, unless it cannot even be read.
     """
     task = task_with(project, blocklist_of(project))
-    schemas = SchemaFiles(tasks.parent, project.root)
+    if name_container(tasks) is not None:
+        _refuse_form(tasks, ())
+    schemas = SchemaFiles(root or tasks.parent, project.root)
     source = load(tasks, schemas, where=str(tasks), fix="name a JSONL file: one JSON object a line, UTF-8")
     audited = audit(task, {tasks.stem: source}, project.params.dataset.audit)
     write_json(out / RECORD, audited.report)
+    unreadable = audited.report.kinds["unreadable"].count
+    if unreadable > MOSTLY * audited.report.n_records:
+        rows = [entry.row for entry in source.entries]
+        _refuse_form(tasks, rows[:LOOKED_AT])
+        if rows and not (project.params.task.brings_code or has_schema(rows)):
+            _refuse_without_schema(tasks, rows[0])
     _show(audited.report, tasks, schemas, read_by)
     _show_clusters(project, audited, tasks.stem)
+    passed_over = 0 < audited.report.kinds["no_gold"].count == audited.report.n_records
+    if passed_over and (how := say_how(tasks, [entry.record for entry in source.entries[:1]])) is not None:
+        say(f"no record has a gold, but it is {how[0]}. Fix: {how[1]}")
     say(f"every finding: {out / RECORD}")
-    refuse_unusable(audited.report, str(tasks))
+    refuse_unusable(audited.report, str(tasks), told=True)
     require_records(audited.report, [tasks.stem], str(tasks.parent))
     return audited
 
@@ -144,13 +163,50 @@ def _show(checked: Audit, tasks: Path, schemas: SchemaFiles, read_by: str) -> No
     for folder, places in schemas.missing.items():
         near = (os.path.relpath(p) if p.is_relative_to(Path.cwd()) else str(p) for p in places)
         looked = f"no folder {folder}; looked for it at {' and '.join(near)}"
-        say(f"schema files: {looked}. Fix: copy it to one of these places")
+        home = _home_of(folder, tasks)
+        fix = "copy it to one of these places" if home is None else f"--root {shlex.quote(str(home))}"
+        say(f"schema files: {looked}. Fix: {fix}")
     for split, ceiling in checked.ceilings.items():
         say(ceiling_said(ceiling, split))
     counts = {"refused": checked.refused[tasks.stem], "left out": checked.dropped[tasks.stem]}
     told = [f"{checked.usable[tasks.stem]} usable", *(f"{n} {what}" for what, n in counts.items() if n)]
     odd = "" if rows else "; nothing odd"
     say(f"{tasks}: {counted(checked.n_records, 'records')}: {', '.join(told)}{odd} (read by {read_by})")
+
+
+def _home_of(folder: str, tasks: Path) -> Path | None:
+    """Return the folder above a tasks file in which a folder of schemas lies; None if it lies in none. It is
+    only named: what lies up there is nobody's to read unasked."""
+    above = [tasks.parent, *tasks.absolute().parent.parents]
+    return next((home for home in above[1:] if (home / folder).is_dir()), None)
+
+
+def _refuse_form(tasks: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse a file in a form that has to be imported, and name the command.
+
+    Raises:
+        DataError: It is in such a form.
+    """
+    if (how := say_how(tasks, rows)) is not None:
+        found, fix = how
+        raise DataError("a tasks file: a JSON object a line", found=found, where=str(tasks), fix=fix)
+
+
+def _refuse_without_schema(tasks: Path, row: Mapping[str, Any]) -> None:
+    """Refuse records that no schema judges, and name both ways on.
+
+    Raises:
+        DataError: Always.
+    """
+    quoted = shlex.quote(str(tasks))
+    raise DataError(
+        "records with schema, schema_path or functions",
+        found=f"none with any, but with {list_names(row)}",
+        where=str(tasks),
+        fix=f"{import_command(tasks)} --schema SCHEMA.json   (one for all of them)\n"
+        "  or, for a reward of your own: ./run assay task new mine;"
+        f" ./run assay task audit {quoted} --task mine",
+    )
 
 
 def _rows(name: str, kind: Kind) -> list[tuple[str, ...]]:

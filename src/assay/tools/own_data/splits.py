@@ -237,7 +237,12 @@ def _preset_for_here(root: Path, made: Plan, sizes: dict[str, int], *, scratch: 
     found, lines = find_fitting(root, machine, scratch=scratch)
     place = f"configs/grpo/{made.name}.yaml"
     if (root / place).exists():
-        lines.append(f"{place} is there already and was left as it is{_items_otherwise(root / place, sizes)}")
+        otherwise = _items_otherwise(root / place, sizes)
+        lines.append(f"{place} is there already and was left as it is{otherwise}")
+        if otherwise:
+            lines.append(
+                f"Fix: rm {place}, then call this again with --force, which writes it for these data"
+            )
     else:
         source, text, changes = make_preset(root, machine, sizes, scratch=scratch)
         write_text(root / place, text)

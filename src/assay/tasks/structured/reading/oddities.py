@@ -16,7 +16,7 @@ from assay.tasks.structured.reading.blocklist import Blocklist, normalised
 from assay.tasks.structured.reading.golds import Call, Calls, Gold
 from assay.tasks.structured.reading.reading import RowReading
 from assay.tasks.structured.reading.records import Reference
-from assay.tasks.structured.schema import compile_schema
+from assay.tasks.structured.schema import Schema, compile_schema
 
 # By their form where a family has one (ChatML, Llama 3, Phi, DeepSeek), else by name.
 _FAMILIES = (r"<\|[A-Za-z0-9_.\- ]{1,60}\|>", r"<\uff5c[^\uff5c<>\n]{1,60}\uff5c>")
@@ -128,10 +128,32 @@ def gold_problem(reference: Reference) -> str | None:
     gold."""
     schema = compile_schema(reference.schema)
     for number, gold in enumerate(reference.golds):
-        problems = [schema.problem(answer) for answer in gold.answers()]
+        answers = list(gold.answers())
+        problems = [schema.problem(answer) for answer in answers]
         if None not in problems:
-            return f"golds[{number}]: {problems[0]}" if len(reference.golds) > 1 else problems[0]
+            told = f"{problems[0]}{_why_null(schema, answers[0])}" if answers else problems[0]
+            return f"golds[{number}]: {told}" if len(reference.golds) > 1 else told
     return None
+
+
+def _why_null(schema: Schema, answer: Any) -> str:
+    """Return why a schema refuses a gold's null and what would help; "" where it refuses none."""
+    refusing = schema.null_faults(answer)
+    if not refusing:
+        return ""
+    if schema.problem(schema.without_nulls(answer)) is None:
+        return ". Absent fields are null, as Arrow fills them: ./run assay task import leaves them out"
+    lacks = []
+    for part in (each for each in refusing[:1] if isinstance(each, dict)):
+        kinds = [part["type"]] if isinstance(part.get("type"), str) else part.get("type") or []
+        if kinds and "null" not in kinds:
+            lacks.append(f'"type": {dumps([*kinds, "null"])}')
+        if isinstance(part.get("enum"), list) and None not in part["enum"]:
+            lacks.append("null in its enum")
+        if "nullable" in part:
+            lacks.append("no `nullable`, which is OpenAPI's")
+    write = ", ".join(lacks) or "a branch for null"
+    return f". The schema allows no null there; to allow it, write {write}"
 
 
 def _unstated(reading: RowReading) -> list[str]:

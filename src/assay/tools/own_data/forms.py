@@ -1,0 +1,299 @@
+"""Forms in which people have training data, as records of a task: what is asked as `prompt`, what is right as
+`gold` beside a schema or functions, and else as `answer`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from assay.core.errors import AssayError
+from assay.core.storage.json import MAX_DEPTH, parse_strict
+from assay.dataset.source import MAX_LINE_BYTES
+from assay.tasks.structured.schema import compile_schema, parameters_of, schema_key, translate_types
+from assay.tools.columns import Columns
+from assay.tools.own_data.tables import key_of_rows
+
+ROLES = {
+    **dict.fromkeys(("system", "developer"), "system"),
+    **dict.fromkeys(("user", "human", "prompter"), "user"),
+    **dict.fromkeys(("assistant", "gpt", "chatgpt", "bot", "model", "function_call"), "assistant"),
+    **dict.fromkeys(("tool", "function", "observation", "tool_response", "function_response"), "tool"),
+}
+TALKS = ("conversations", "conversation", "messages", "dialogue")
+_CALL = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
+_VALUES = frozenset({"enum", "const", "default", "examples"})  # of a schema: null there says something
+
+
+class NotConverted(ValueError):
+    """A row that cannot be made a record; says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What one says in a conversation: text, or calls of functions as (name, arguments)."""
+
+    role: str
+    text: str
+    calls: Sequence[tuple[str, Any]] = field(default=())
+
+
+def name_form(row: Mapping[str, Any]) -> str | None:
+    """Return the form of a row that has to be imported; None where none is known.
+
+    >>> name_form({"instruction": "Add.", "input": "1 2", "output": "3"}), name_form({"prompt": "x"})
+    ('Alpaca (instruction, input, output)', None)
+    """
+    row = {name: value for name, value in row.items() if value is not None}
+    talk = next((_read_json(row[name]) for name in TALKS if name in row), None)
+    if isinstance(talk, list) and talk and isinstance(talk[0], Mapping):
+        if "from" in talk[0]:
+            return "ShareGPT (conversations of from and value)"
+        calls = any(isinstance(part, Mapping) and part.get("tool_calls") for part in talk)
+        if calls or "tools" in row:
+            return "chat messages with tools and tool_calls (OpenAI)"
+        return "chat messages that hold the answer" if talk[-1].get("role") == "assistant" else None
+    if "tools" in row:
+        return "a prompt with tools (OpenAI)"
+    if isinstance(row.get("reward_model"), Mapping) and "ground_truth" in row["reward_model"]:
+        return "verl (prompt, reward_model.ground_truth)"
+    if "instruction" in row and {"output", "response"} & set(row):
+        return "Alpaca (instruction, input, output)"
+    if "prompt" in row and "completion" in row:
+        return "prompt and completion (TRL)"
+    if _is_filled(row.get("schema")) or _is_filled(row.get("functions")):
+        return "a schema in which absent keywords are null (Arrow, Parquet)"
+    if (key := key_of_rows(row)) is not None:
+        return f"one JSON object with its records under {key!a}"
+    known = Columns().candidates(row)
+    if "prompt" not in row and known.get("prompt") and known.get("reference"):
+        return f"{known['prompt'][0]} and {known['reference'][0]} in columns of other names"
+    return None
+
+
+def _is_filled(value: Any) -> bool:
+    return value is not None and without_nulls(value) != value
+
+
+def convert(row: Mapping[str, Any], columns: Columns, schema_path: str | None = None) -> dict[str, Any]:
+    """Return a row as a record.
+
+    Args:
+        row: As it stands in its file.
+        columns: Names of those that hold prompt and reference, where they are not known ones.
+        schema_path: Of the schema of rows that have none.
+
+    Raises:
+        NotConverted: It has no prompt, or an answer that no record can have.
+    """
+    rest = {name: value for name, value in row.items() if value is not None}
+    functions = rest.pop("functions", None) or rest.pop("tools", None)
+    prompt, said, calls = _asked(rest, columns)
+    if functions is not None:
+        rest["functions"] = _functions(functions)
+    if "schema" in rest:
+        rest["schema"] = without_nulls(_read_json(rest["schema"]))
+    elif schema_path is not None and "schema_path" not in rest and functions is None:
+        rest["schema_path"] = schema_path
+    record = {"prompt": prompt, **{name: without_nulls(value) for name, value in rest.items()}}
+    if "gold" in rest:
+        record["gold"] = rest["gold"]
+    elif calls:
+        record["gold"] = _gold_of_calls(calls, record.get("functions"))
+    elif said is not None and "functions" in record:
+        record["gold"] = _gold_of_calls(_calls_in_text(said), record["functions"])
+    elif said is not None and {"schema", "schema_path"} & set(record):
+        record["gold"] = _read_json(said)
+    elif said is not None:
+        record["answer"] = said
+    if isinstance(record.get("gold"), dict | list) and isinstance(record.get("schema"), dict | bool):
+        record["gold"] = _fitted(record["gold"], record["schema"])
+    return record
+
+
+def _asked(rest: dict[str, Any], columns: Columns) -> tuple[Any, Any, Sequence[tuple[str, Any]]]:
+    """Take out of a row what is asked, what is right as it is written, and the calls that are right."""
+    right = rest.pop("reward_model", None)
+    if isinstance(right, Mapping) and "ground_truth" in right:
+        extra = rest.get("extra_info")
+        if "id" not in rest and isinstance(extra, Mapping) and extra.get("index") is not None:
+            rest["id"] = f"{extra.get('split') or 'row'}-{extra['index']}"
+        right = right["ground_truth"]
+    talk = next((name for name in TALKS if name in rest), None)
+    if talk is None and isinstance(_read_json(rest.get("prompt")), list):
+        talk = "prompt"
+    if talk is not None:
+        turns = _turns(_read_json(rest.pop(talk)))
+        if isinstance(system := rest.pop("system", None), str) and system.strip():
+            turns.insert(0, Turn("system", system))
+        done = _read_json(rest.pop("completion", None))
+        turns += _turns(done) if isinstance(done, list) else []
+        right = done if isinstance(done, str) and right is None else right
+        return _of_talk(turns, right)
+    if "instruction" in rest and {"output", "response"} & set(rest):
+        return _of_alpaca(rest)
+    try:
+        asked, known = columns.find("prompt", rest, "the row"), columns.find("reference", rest, "the row")
+    except AssayError as error:
+        raise NotConverted(f"{error.expected}: {error.found} ({error.fix})") from None
+    if asked is None or not isinstance(rest[asked], str):
+        raise NotConverted(f"no prompt among {', '.join(rest)[:120]} (--columns prompt=NAME,reference=NAME)")
+    if known in ("gold", "answer") and "gold" in rest:
+        known = None
+    done = rest.pop("completion", None) if known is None else None
+    return rest.pop(asked), done if known is None else rest.pop(known), ()
+
+
+def _of_alpaca(rest: dict[str, Any]) -> tuple[Any, Any, Sequence[tuple[str, Any]]]:
+    right = rest.pop("output") if "output" in rest else rest.pop("response")
+    parts = (str(rest.pop(name, "")).strip() for name in ("instruction", "input", "context"))
+    turns = [Turn("user", "\n\n".join(part for part in parts if part))]
+    for asked, said in reversed(rest.pop("history", None) or []):
+        turns[:0] = [Turn("user", str(asked)), Turn("assistant", str(said))]
+    if isinstance(system := rest.pop("system", None), str) and system.strip():
+        turns.insert(0, Turn("system", system))
+    return _prompt(turns), right, ()
+
+
+def _of_talk(turns: Sequence[Turn], right: Any) -> tuple[Any, Any, Sequence[tuple[str, Any]]]:
+    """Return what is asked before the first call, or else before the last answer; and what is right."""
+    calling = next((n for n, turn in enumerate(turns) if turn.calls), None)
+    if calling is not None:
+        return _prompt(turns[:calling]), None, turns[calling].calls
+    if right is None and turns and turns[-1].role == "assistant":
+        return _prompt(turns[:-1]), turns[-1].text, ()
+    return _prompt(turns), right, ()
+
+
+def _prompt(turns: Sequence[Turn]) -> Any:
+    """Return what is asked: a text, or a conversation that ends with the user."""
+    if not turns or turns[-1].role != "user":
+        raise NotConverted("a conversation in which no user asks for what is answered")
+    if any(turn.role == "tool" for turn in turns):
+        raise NotConverted("what a tool said, before any call")
+    if any(not turn.text.strip() for turn in turns):
+        raise NotConverted("an empty message")
+    if len(turns) == 1:
+        return turns[0].text
+    return [{"role": turn.role, "content": turn.text} for turn in turns]
+
+
+def _turns(talk: Any) -> list[Turn]:
+    if not isinstance(talk, list) or not all(isinstance(part, Mapping) for part in talk):
+        raise NotConverted("no list of messages")
+    return [_turn(part) for part in talk]
+
+
+def _turn(part: Mapping[str, Any]) -> Turn:
+    named = str(part.get("role") or part.get("from") or "").lower()
+    if named not in ROLES:
+        raise NotConverted(f"a message of {ascii(named)[:40]}; known are {', '.join(ROLES)}")
+    text = _text(part["content"] if part.get("content") is not None else part.get("value"))
+    calls = [_call(each) for each in _read_json(part.get("tool_calls")) or []]
+    if isinstance(part.get("function_call"), Mapping):
+        calls.append(_call(part["function_call"]))
+    if named == "function_call" or (ROLES[named] == "assistant" and _CALL.search(text)):
+        calls += _calls_in_text(text)
+    return Turn(ROLES[named], text, calls)
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, list):
+        parts = [part.get("text") if isinstance(part, Mapping) else part for part in content]
+        texts = [part for part in parts if isinstance(part, str)]
+        if len(texts) < len(parts):
+            raise NotConverted("a message with other parts than text")
+        return "\n".join(texts)
+    return "" if content is None else str(content)
+
+
+def _calls_in_text(text: Any) -> list[tuple[str, Any]]:
+    """Return the calls that a text writes down: as JSON, also in tool_call tags."""
+    found = _CALL.findall(text) if isinstance(text, str) else []
+    values = [_read_json(each) for each in found] or [_read_json(text)]
+    calls = values[0] if len(values) == 1 and isinstance(values[0], list) else values
+    return [_call(each) for each in calls]
+
+
+def _call(written: Any) -> tuple[str, Any]:
+    """Return name and arguments of a call as chat APIs write one."""
+    inner = written.get("function") if isinstance(written, Mapping) else None
+    call = inner if isinstance(inner, Mapping) else written
+    if not isinstance(call, Mapping) or not isinstance(call.get("name"), str):
+        raise NotConverted("an answer in words where a call of a function is due")
+    given = call["arguments"] if call.get("arguments") is not None else call.get("parameters")
+    arguments = _read_json(given) if given is not None else {}
+    if not isinstance(arguments, Mapping):
+        raise NotConverted(f"arguments of {call['name']} that are no JSON object")
+    return call["name"], arguments
+
+
+def _functions(written: Any) -> list[Any]:
+    """Return the functions of a record, from a list or its JSON text, each bare or wrapped."""
+    listed = _read_json(written)
+    listed = [listed] if isinstance(listed, Mapping) else listed
+    if not isinstance(listed, list):
+        raise NotConverted("tools that are no list of functions")
+    found = []
+    for each in map(_read_json, listed):
+        inner = each.get("function") if isinstance(each, Mapping) else None
+        function = without_nulls(inner if isinstance(inner, Mapping) else each)
+        if not isinstance(function, dict) or not function.get("name"):
+            raise NotConverted("a tool without a name")
+        if "parameters" in function:
+            function["parameters"] = without_nulls(_read_json(function["parameters"]))
+        found.append(function)
+    return found
+
+
+def _gold_of_calls(calls: Sequence[tuple[str, Any]], functions: Any) -> Any:
+    """Return calls as a gold: what each argument may be."""
+    if functions is None:
+        raise NotConverted("a call, and no tools that say which functions there are")
+    try:
+        schemas = parameters_of(functions)
+    except AssayError as error:
+        raise NotConverted(f"{error.where}: {error.found}") from None
+    golds = []
+    for name, arguments in calls:
+        if name not in schemas:
+            raise NotConverted(f"a call of {ascii(name)[:60]}, which is not among the tools")
+        kept = _fitted(arguments, schemas[name])
+        golds.append({name: {argument: [value] for argument, value in kept.items()}})
+    return golds[0] if len(golds) == 1 else golds
+
+
+def without_nulls(value: Any) -> Any:
+    """Return a value without the fields that are null, which is how Arrow fills what is absent; what a schema
+    lists as values stays.
+
+    >>> without_nulls({"type": "string", "items": None, "enum": ["a", None]})
+    {'type': 'string', 'enum': ['a', None]}
+    """
+    if isinstance(value, Mapping):
+        return {
+            name: part if name in _VALUES else without_nulls(part)
+            for name, part in value.items()
+            if part is not None or name == "const"
+        }
+    return [without_nulls(part) for part in value] if isinstance(value, list) else value
+
+
+def _fitted(value: Any, schema: Any) -> Any:
+    """Return a gold without the null fields that its schema wants absent; as it is where there is no such
+    schema."""
+    try:
+        return compile_schema(schema_key(translate_types(schema)[0], {}, None)).without_nulls(value)
+    except AssayError:
+        return value
+
+
+def _read_json(value: Any) -> Any:
+    """Return what a JSON text of an object or list says; anything else as it is."""
+    if isinstance(value, str) and value.strip()[:1] in ("{", "["):
+        try:
+            return parse_strict(value, max_chars=MAX_LINE_BYTES, max_depth=MAX_DEPTH)
+        except ValueError:
+            return value
+    return value

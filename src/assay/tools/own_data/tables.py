@@ -1,0 +1,210 @@
+"""Rows of a file that is no JSONL: a JSON array or object, CSV, Parquet, or one of them in gzip."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import sys
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from assay.core.errors import DataError
+from assay.core.storage.json import MAX_DEPTH, parse_strict
+from assay.core.storage.untrusted import open_regular, read_capped
+from assay.dataset.source import MAX_FILE_BYTES, MAX_LINE_BYTES
+
+FIX = "name a file of records: JSONL, a JSON array or object, CSV or Parquet, also in gzip"
+GZIP, PARQUET, MARK = b"\x1f\x8b", b"PAR1", b"\xef\xbb\xbf"
+_HEAD = 1 << 16
+_SEPARATORS = ",;\t"
+Row = dict[str, Any]
+
+
+def name_container(path: Path) -> str | None:
+    """Return what a file is that is no JSONL and can be imported; None for any other, or none.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     (Path(folder) / "a.jsonl").write_bytes(b'[{"prompt": "x"}]')
+    ...     name_container(Path(folder) / "a.jsonl")
+    17
+    'a JSON array'
+    """
+    try:
+        with open_regular(path, max_bytes=MAX_FILE_BYTES, fix=FIX) as stream:
+            head = stream.read(_HEAD).removeprefix(MARK).lstrip()
+    except DataError:
+        return None  # which reading it says better
+    if head.startswith(GZIP):
+        return "gzip"
+    if head.startswith(PARQUET):
+        return "Parquet"
+    if path.suffix.lower() in (".csv", ".tsv"):
+        return "CSV"
+    if head.startswith(b"["):
+        return "a JSON array"
+    first = head.partition(b"\n")[0].strip()
+    return "one JSON object" if first == b"{" or (first[:1] == b"{" and first[-1:] in b"[{,") else None
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Return the rows of a file of records of any kind.
+
+    Raises:
+        DataError: It cannot be read, or holds no rows.
+    """
+    content = read_capped(path, max_bytes=MAX_FILE_BYTES, fix=FIX)
+    if content.startswith(GZIP):
+        content = _unpacked(content, path)
+    if content.startswith(PARQUET):
+        return _of_parquet(content, path)
+    try:
+        text = content.removeprefix(MARK).decode("utf-8")
+    except UnicodeDecodeError as error:
+        found = f"byte {content[error.start]:#04x} at {error.start}"
+        raise DataError("UTF-8 text, or Parquet", found=found, where=str(path), fix=FIX) from None
+    if {".csv", ".tsv"} & {suffix.lower() for suffix in path.suffixes}:
+        return _of_csv(text, path)
+    return _of_json(text, path)
+
+
+def _unpacked(content: bytes, path: Path) -> bytes:
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as stream:
+            found = stream.read(MAX_FILE_BYTES + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        fix = "copy it again"
+        raise DataError("a whole gzip file", found=str(error), where=str(path), fix=fix) from None
+    if len(found) > MAX_FILE_BYTES:
+        expected = f"at most {MAX_FILE_BYTES:,} bytes in it"
+        raise DataError(expected, found="more", where=str(path), fix="split it")
+    return found
+
+
+def _of_parquet(content: bytes, path: Path) -> list[Row]:
+    import pyarrow as arrow  # type: ignore[import-untyped,unused-ignore]
+    import pyarrow.parquet as parquet  # type: ignore[import-untyped,unused-ignore]
+
+    try:
+        file = parquet.ParquetFile(io.BytesIO(content))
+        # What pandas writes of an index without a name is no column of anybody.
+        names = [name for name in file.schema_arrow.names if not name.startswith("__index_level_")]
+        return [plain(row) for batch in file.iter_batches(columns=names) for row in batch.to_pylist()]
+    except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
+        found = " ".join(str(error).split())[:200]
+        raise DataError("Parquet", found=found, where=str(path), fix="copy it again") from None
+
+
+def plain(value: Any) -> Any:
+    """Return a value of a table as JSON has it: dates and decimals as text, maps as objects.
+
+    >>> import datetime
+    >>> plain({"on": datetime.date(2024, 5, 1), "map": [("a", 1), ("b", None)], "n": 2})
+    {'on': '2024-05-01', 'map': {'a': 1, 'b': None}, 'n': 2}
+    """
+    if isinstance(value, Mapping):
+        return {str(name): plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        pairs = bool(value) and all(isinstance(p, tuple) and len(p) == 2 for p in value)
+        return plain(dict(value)) if pairs else [plain(part) for part in value]
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def _of_csv(text: str, path: Path) -> list[Row]:
+    csv.field_size_limit(min(sys.maxsize, MAX_LINE_BYTES))
+    head = text.partition("\n")[0]
+    separator = max(_SEPARATORS, key=head.count)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    rows: list[Row] = []
+    try:
+        names = [name.strip() for name in next(reader, [])]
+        for cells in reader:
+            if cells and len(cells) != len(names):
+                found, where = f"{len(cells)} of them", f"{path}, line {reader.line_num}"
+                fix = f"quote cells that hold {separator!a}"
+                raise DataError(f"{len(names)} cells, as in the head", found=found, where=where, fix=fix)
+            rows += [{name: cell or None for name, cell in zip(names, cells, strict=True)}] if cells else []
+    except csv.Error as error:
+        where = f"{path}, line {reader.line_num}"
+        raise DataError("CSV", found=str(error), where=where, fix="save it as CSV again") from None
+    return rows
+
+
+def _of_json(text: str, path: Path) -> list[Row]:
+    try:
+        return rows_in(_parsed(text), path)
+    except ValueError:
+        rows = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            try:
+                rows += rows_in([_parsed(line)], path)
+            except ValueError as error:
+                found, where = str(error).split("\n")[0], f"{path}, line {number}"
+                raise DataError("JSON", found=found, where=where, fix=FIX) from None
+    return rows
+
+
+def _parsed(text: str) -> Any:
+    return parse_strict(text, max_chars=MAX_FILE_BYTES, max_depth=MAX_DEPTH)
+
+
+def key_of_rows(value: Any) -> str | None:
+    """Return under which name a JSON object holds rows, as exports write it; None if it holds none.
+
+    >>> key_of_rows({"version": 1, "data": [{"prompt": "x"}]}), key_of_rows({"prompt": [{"role": "user"}]})
+    ('data', None)
+    """
+    if not isinstance(value, Mapping):
+        return None
+    lists = [k for k, v in value.items() if isinstance(v, list) and v and all(isinstance(p, dict) for p in v)]
+    known = [
+        name for name in ("data", "rows", "train", "examples", "items", "records", "samples") if name in lists
+    ]
+    return known[0] if known else None
+
+
+def rows_in(value: Any, path: Path) -> list[Row]:
+    """Return the rows that a JSON value holds: a list of objects, an object with such a list, or an object of
+    columns.
+
+    Raises:
+        DataError: It holds none.
+    """
+    if (key := key_of_rows(value)) is not None:
+        value = value[key]
+        if all(isinstance(row.get("row"), dict) for row in value):
+            value = [row["row"] for row in value]  # as a server of data sets wraps them
+    elif isinstance(value, dict) and _is_table(value):
+        columns = [_cells(column) for column in value.values()]
+        value = [dict(zip(value, cells, strict=True)) for cells in zip(*columns, strict=True)]
+    elif isinstance(value, dict):
+        value = [value]
+    if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
+        found = json.dumps(value)[:80]
+        raise DataError("a list of records", found=found, where=str(path), fix=FIX)
+    return value
+
+
+def _cells(column: Any) -> Sequence[Any]:
+    return list(column.values()) if isinstance(column, dict) else column
+
+
+def _is_table(value: Mapping[str, Any]) -> bool:
+    """Return whether an object holds columns of one length, as tables are exported by column."""
+
+    def numbered(column: Any) -> bool:
+        return isinstance(column, dict) and all(name.isdecimal() for name in column)
+
+    columns: Iterable[Any] = value.values()
+    lengths = {len(c) if isinstance(c, list) or numbered(c) else -1 for c in columns}
+    plain_lists = all(not isinstance(c, list) or not any(isinstance(p, dict) for p in c) for c in columns)
+    return len(value) > 1 and len(lengths) == 1 and min(lengths) > 0 and plain_lists
