@@ -19,7 +19,7 @@ from assay.pipeline.project import Project
 from assay.tasks.own.recorded import Recorded
 from assay.tasks.own.task import own_task
 from assay.tasks.protocol import Item, Task
-from assay.tasks.wrappings import EVERY, calls_as_text, cut_off, found_around, only_reasons, text_of_message
+from assay.tasks.wrappings import EVERY, calls_as_text, cut_off, found_around, only_reasons, read_message
 from assay.tools.tasks_file import items_of, open_project, suite_from
 from tests.house import ROOT
 from tests.tasks.own.test_recorded import recorded
@@ -126,8 +126,34 @@ CALLS: dict[str, tuple[Any, str]] = {
 def test_calls_of_tools_are_what_a_model_writes_and_what_a_task_grades(name: str) -> None:
     calls, left = CALLS[name]
     assert cut_off(calls_as_text(calls), ["tool_call"]) == left
-    assert text_of_message(None, []) == "" and text_of_message("Rome", None) == "Rome"
-    assert cut_off(text_of_message("I will look.", calls), ["tool_call"]) == left
+    said, thought = read_message({"content": "I will look.", "tool_calls": calls})
+    assert cut_off(str(said), ["tool_call"]) == left and thought == ""
+
+
+SAID: dict[str, tuple[dict[str, Any], tuple[str | None, str]]] = {
+    "text": ({"content": "Rome", "tool_calls": []}, ("Rome", "")),
+    "nothing": ({"content": None, "refusal": "no"}, (None, "")),
+    "an empty text": ({"content": ""}, ("", "")),
+    "thought": ({"content": None, "reasoning_content": "?"}, ("", "?")),
+    "thought, by another name": ({"content": "", "reasoning": "?", "thinking": "!"}, ("", "?")),
+    "both": ({"content": "Rome", "reasoning_content": "?"}, ("Rome", "?")),
+    "parts": ({"content": [{"type": "text", "text": "Ro"}, {"type": "text", "text": "me"}]}, ("Rome", "")),
+    "thought in parts": (
+        {"content": [{"type": "thinking", "thinking": [{"text": "?"}]}, {"type": "text", "text": "Rome"}]},
+        ("Rome", '[{"text": "?"}]'),
+    ),
+    "thought of Gemini": ({"content": [{"text": "?", "thought": True}, {"text": "Rome"}]}, ("Rome", "?")),
+    "a call of Gemini": (
+        {"content": [{"functionCall": {"name": "f", "args": {"a": 1}}}]},
+        (f"<tool_call>\n{CALL}\n</tool_call>", ""),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_a_message_says_its_text_and_keeps_thought_apart(name: str) -> None:
+    message, told = SAID[name]
+    assert read_message(message) == told
 
 
 def built(name: str, cut: Sequence[str], *, shaping: bool) -> tuple[Project, Task]:

@@ -241,7 +241,7 @@ def _call_of(call: Any) -> Any:
     said = call.get("function", call) if isinstance(call, Mapping) else call
     if not isinstance(said, Mapping) or "name" not in said:
         return said
-    arguments = said.get("arguments", said.get("input", {}))
+    arguments = said.get("arguments", said.get("input", said.get("args", {})))
     if isinstance(arguments, str):
         # What a model wrote that is no JSON stays a text, which no gold equals.
         with contextlib.suppress(ValueError, RecursionError):
@@ -253,7 +253,38 @@ def _written(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def text_of_message(content: str | None, calls: Sequence[Any] | None) -> str:
-    """Return what a message of an API says: its text, and its calls of tools behind it."""
-    called = calls_as_text(calls) if calls else ""
-    return "\n".join(part for part in (content or "", called) if part)
+# By which names servers and files hold thought beside a message's content: vLLM, SGLang and DeepSeek, then
+# OpenRouter and Ollama, then Ollama's own.
+_THOUGHTS = ("reasoning_content", "reasoning", "thinking")
+
+
+def read_message(message: Mapping[str, Any]) -> tuple[str | None, str]:
+    """Return what a message of an API says, calls of tools behind its text, and the thought beside it; None
+    where it holds no text, no call and no thought.
+
+    >>> read_message({"content": None, "reasoning_content": "Rome?"}), read_message({"content": None})
+    (('', 'Rome?'), (None, ''))
+    """
+    content, found = message.get("content"), message.get("tool_calls") or message.get("function_call") or []
+    calls = list(found) if isinstance(found, list) else [found]
+    thoughts = [message[name] for name in _THOUGHTS if message.get(name)][:1]
+    if isinstance(content, list):  # of Anthropic, Mistral and Gemini, in parts
+        parts = [part for part in content if isinstance(part, Mapping)]
+        calls += [part for part in parts if part.get("type") == "tool_use"]
+        calls += [part["functionCall"] for part in parts if part.get("functionCall")]
+        thoughts += [part[name] for part in parts for name in _THOUGHTS if part.get(name)]
+        texts, aside = (
+            [
+                part["text"]
+                for part in parts
+                if isinstance(part.get("text"), str) and bool(part.get("thought")) is of
+            ]
+            for of in (False, True)
+        )
+        thoughts += aside
+        content = "".join(texts) if texts else None
+    thought = "\n".join(each if isinstance(each, str) else _written(each) for each in thoughts)
+    if not isinstance(content, str) and not calls and not thought:
+        return None, ""
+    text = content if isinstance(content, str) else ""
+    return "\n".join(part for part in (text, calls_as_text(calls)) if part), thought

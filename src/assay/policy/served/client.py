@@ -26,7 +26,7 @@ from assay.core.errors import PolicyError
 from assay.core.records import Record
 from assay.policy.served.pace import Pace
 from assay.policy.served.request import CHAT, NAMES, Address, Names, read_key
-from assay.tasks.wrappings import text_of_message
+from assay.tasks.wrappings import read_message
 
 CONNECT_S = 10.0
 FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0  # before a request is made again; twice as long each time
@@ -60,11 +60,8 @@ class ServedAnswer(Record):
 
 
 # Of what the server says, what is used; the rest is its own business.
-class _Said(BaseModel):
-    content: str | None = None
-    tool_calls: list[Any] | None = None
-    reasoning_content: str | None = None  # of vLLM, SGLang, llama.cpp and DeepSeek
-    reasoning: str | None = None  # of Ollama, OpenRouter and newer vLLM
+class _Said(BaseModel, extra="allow"):
+    content: str | list[dict[str, Any]] | None = None
 
 
 class _Chosen(BaseModel):
@@ -221,10 +218,10 @@ class Client:
         except (ValueError, RecursionError):
             raise _Passing("no JSON", f"no JSON ({_message(data)})") from None
         chosen, usage = reply.choices[0], reply.usage or _Usage()
-        message = chosen.message
+        text, thought = read_message(chosen.message.model_dump())
         return ServedAnswer(
-            text=_whole(text_of_message(message.content, message.tool_calls)),
-            reasoning=_whole(message.reasoning_content or message.reasoning or "") or None,
+            text=_whole(text or ""),
+            reasoning=_whole(thought) or None,
             finish=chosen.finish_reason,
             prompt_tokens=usage.prompt_tokens,
             completion_tokens=usage.completion_tokens,

@@ -11,7 +11,7 @@ from assay.core.errors import DataError
 from assay.core.records import Episode, ValidationEpisode
 from assay.core.storage.json import dumps
 from assay.tasks.protocol import Item
-from assay.tasks.wrappings import text_of_message
+from assay.tasks.wrappings import read_message
 from assay.tools.batches import answer_of
 from assay.tools.columns import IN_ORDER, OPTION, Columns, Meaning, look_up, simplify
 from assay.tools.judge.forms import cut_off
@@ -102,7 +102,10 @@ def read_row(where: str, row: Row) -> tuple[Form, Answered]:
     value = row[name]
     if isinstance(value, str) and name != "completion":
         value = _list_in(value, where, name)
-    if name == "completion" and (isinstance(value, Mapping) or (value is None and _speaks(row))):
+    if name == "completion" and (
+        isinstance(value, Mapping)
+        or (value is None and read_message({**row, "content": None})[0] is not None)
+    ):
         value = [{**(row if value is None else value), "role": "assistant"}]
     spoken = isinstance(value, list) and (name == "messages" or any(isinstance(e, dict) for e in value))
     hidden = 0
@@ -241,33 +244,11 @@ def _transcript(messages: Sequence[Any], where: str) -> tuple[str | None, list[s
     return "\n".join(before) if before else None, texts, between, hidden
 
 
-# What beside its text a message of an API may hold: thought that was taken out of it, and calls of tools.
-THOUGHTS = ("reasoning_content", "reasoning", "thinking")
-CALLS = ("tool_calls", "function_call")
-
-
-def _speaks(message: Mapping[str, Any]) -> bool:
-    return any(message.get(name) for name in (*THOUGHTS, *CALLS))
-
-
 def _said(message: Mapping[str, Any], where: str) -> tuple[str, bool]:
     """Return what a message says, its calls of tools behind the text, and whether there is thought beside
     it."""
-    content, thought = message.get("content"), any(message.get(name) for name in THOUGHTS)
-    found = message.get("tool_calls") or message.get("function_call") or []
-    calls = found if isinstance(found, list) else [found]
-    if isinstance(content, list):  # of Anthropic and of OpenAI's Responses, in parts
-        kinds = [part.get("type") if isinstance(part, Mapping) else None for part in content]
-        calls = [*calls, *(part for part, kind in zip(content, kinds, strict=True) if kind == "tool_use")]
-        thought = thought or "thinking" in kinds
-        content = [
-            part
-            for part, kind in zip(content, kinds, strict=True)
-            if kind not in ("tool_use", "thinking", "redacted_thinking")
-        ]
-    if content is None and (calls or thought):
-        content = ""
-    return text_of_message(_content(content, where), calls), thought
+    text, thought = read_message(message)
+    return _content(message.get("content"), where) if text is None else _text(text, where), bool(thought)
 
 
 def _content(value: Any, where: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from assay.core.counting import counted
 from assay.evaluation.written import MANY_EMPTY
-from assay.tasks.wrappings import EVERY, found_around, only_reasons, text_of_message
+from assay.tasks.wrappings import EVERY, found_around, only_reasons, read_message
 
 # Words may stand around any text that holds a list: without its task that is no wrapping.
 TOLD = tuple(name for name in EVERY if name != "prose")
@@ -77,17 +77,8 @@ def texts_in(value: Any) -> tuple[str, ...] | None:
     if isinstance(value, str):
         return (value,)
     if isinstance(value, Mapping):
-        return (_text_of(value),) if value.get("role", "assistant") == "assistant" else ()
+        return (read_message(value)[0] or "",) if value.get("role", "assistant") == "assistant" else ()
     if not isinstance(value, list | tuple) or not value:
         return None
     found = [("",) if each is None else texts_in(each) for each in value]
     return tuple(text for each in found for text in each or ())
-
-
-def _text_of(message: Mapping[str, Any]) -> str:
-    content, calls = message.get("content"), message.get("tool_calls")
-    if isinstance(content, list):  # in parts, thought among them
-        content = "".join(str(part.get("text") or "") for part in content if isinstance(part, Mapping))
-    return text_of_message(
-        content if isinstance(content, str) else None, calls if isinstance(calls, list) else None
-    )
