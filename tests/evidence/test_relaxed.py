@@ -13,7 +13,7 @@ from assay.core.config.health import HealthSettings
 from assay.core.config.reading import parse_params
 from assay.core.config.settings import Gates, Params
 from assay.core.config.training import ExternalTraining
-from assay.evidence.claim.relaxed import CHOICES, NUMBERS, cooler_said, relaxed, relaxed_said
+from assay.evidence.claim.relaxed import CHOICES, NUMBERS, cooler_said, cut_said, relaxed, relaxed_said
 
 PRESETS = sorted(path.stem for path in (ROOT / "configs/grpo").glob("*.yaml") if "smoke" not in path.stem)
 
@@ -128,3 +128,10 @@ def test_the_temperature_of_evaluations_is_named_in_the_claim_where_it_is_not_1(
         update={"train": ExternalTraining.model_construct(kind="external")}
     )
     assert cooler_said(elsewhere) == ["Measured at temperature 0.7."]
+
+
+def test_what_is_cut_off_before_grading_is_said() -> None:
+    assert cut_said(changed("task.cut", ["think", "fence"])) == [
+        "Cut off each completion before it was graded: think, fence."
+    ]
+    assert cut_said(changed("task.cut", [])) == []

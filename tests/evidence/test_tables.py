@@ -14,7 +14,13 @@ from tests.tasks.structured.material import CALL_GOLD, GOLD, call_row, row, sett
 from assay.core.records import Episode, HealthSummary, Interval, TrainFacts
 from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.differences import deltas
-from assay.evidence.claim.warnings import cut_off_said, no_gold_said, no_spread_said, untrained_said
+from assay.evidence.claim.warnings import (
+    cut_off_said,
+    empty_said,
+    no_gold_said,
+    no_spread_said,
+    untrained_said,
+)
 from assay.evidence.claim.what_was_run import BaseFacts, base_said, run_frame
 from assay.evidence.figures.verdict_figures import validity_frame
 from assay.evidence.formatting import interval_text
@@ -183,6 +189,20 @@ def test_completions_that_were_cut_off_are_said_for_both_arms() -> None:
     said = "9.9 % of completions before and 25.0 % of completions after were cut off at task.max_new_tokens."
     assert cut_off_said(few, many) == said
     assert cut_off_said(many, few) is not None and cut_off_said(few, few) is None
+
+
+@pytest.mark.parametrize(("share", "said"), [(0.0, False), (0.05, False), (0.25, True), (1.0, True)])
+def test_completions_that_are_empty_are_said(share: float, said: bool) -> None:
+    arm = structured_arm("base", 0.3)
+    n = round(share * len(arm))
+    silent = [
+        e.model_copy(update={"turns": tuple(t.model_copy(update={"completion": " "}) for t in e.turns)})
+        for e in arm[:n]
+    ]
+    found = empty_said([*silent, *arm[n:]], arm)
+    assert (found is not None) == said
+    if found is not None:
+        assert found.startswith(f"{n} of {len(arm)} completions before are empty")
 
 
 def test_items_without_gold_are_counted_where_the_task_knows_exact_answers(before: list[Episode]) -> None:
