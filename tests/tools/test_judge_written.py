@@ -12,6 +12,7 @@ import pytest
 from assay.core.storage.json import dumps
 from assay.tools.judge import command
 from assay.tools.judge.command import JudgeRequest
+from assay.tools.judge.forms import Asked
 from assay.tools.judge.reading import read_arm
 from assay.tools.judge.written import texts_in
 from tests.house import ROOT
@@ -27,7 +28,7 @@ def table(path: Path, texts: Sequence[Any], right: int = 0) -> Path:
 
 
 def written(path: Path) -> tuple[str, ...]:
-    return read_arm(path, "before", None, (0.0, 1.0), None).record.written
+    return read_arm(path, "before", Asked(), None).record.written
 
 
 WRAPPED = ["<think>x</think>Oslo", "```\nRome\n```", "y</think>Paris", "Bonn"]
@@ -90,7 +91,7 @@ def test_it_is_said_first_and_no_package_holds_it(tmp_path: Path, monkeypatch: p
     assert "6 of 6 failures in a wrapping (think 6)" in next(
         line for line in said if line.startswith("after:")
     )
-    record = read_arm(after, "after", None, (0.0, 1.0), None).record
+    record = read_arm(after, "after", Asked(), None).record
     assert record.written and "written" not in dumps(record)
     episodes = ROOT / "evidence/results/pre_eval/pre_eval.jsonl"
     few = tmp_path / "few.jsonl"
