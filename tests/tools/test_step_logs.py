@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import json
+import random
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -204,6 +205,31 @@ def test_a_reward_in_quotes_and_a_conversation_are_read(tmp_path: Path) -> None:
     lines = [{"step": k // 8, "messages": said, "reward": str(k % 2)} for k in range(200)]
     first = read_foreign(written(tmp_path / "log.jsonl", lines)).completions[1]
     assert (first.text, first.reward) == ("4", 1.0) and first.item
+
+
+def test_a_folder_of_ms_swift_gives_means_and_batches_of_completions(tmp_path: Path) -> None:
+    step_logs.write_log(StepLog("fine", FINE, "swift"), tmp_path)
+    lines = [
+        {"gen_step": [k] * 8, "prompt": [f"q{k}{n // 4}" for n in range(8)], "advantages": [0.0] * 8}
+        | {"completion": [f"so {n}" for n in range(8)], "MathAccuracy": [float(n % 2) for n in range(8)]}
+        for k in range(1, 31)
+    ]
+    log = read_foreign(written(tmp_path / "completions.jsonl", lines).parent)
+    assert len(log.completions) == 240 and len(log.rows) == 60
+    assert {round(each.reward or 0.0, 9) for each in log.completions} == {0.0, 1.0}
+    assert judge_log(log).worst == "GREEN"
+
+
+def test_a_wrong_answer_that_was_common_from_the_start_is_no_change(tmp_path: Path) -> None:
+    lines, rng = list[dict[str, Any]](), random.Random(4)
+    for n in range(60 * 24):
+        step, item, draw = n // 24, n // 4, n % 4
+        right = rng.random() < 0.2 + step / 200
+        said = f"<answer>{item + 100 if right else draw}</answer>"
+        lines.append({"step": step, "item": f"i{item}", "completion": said, "reward": float(right)})
+        lines[-1] |= {"success": right, "gold": f"{item + 100}"}
+    log = judge_log(read_foreign(written(tmp_path / "log.jsonl", lines)))
+    assert log.findings == () and {"top_share", "field_collapse"} <= set(log.measured)
 
 
 def test_prompts_are_told_apart_by_what_completions_share(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def _commonest(
     for place, texts in places.items():
         common, items = most_common(texts, golds[place])
         start = baselines.take(f"field {place}", max(0.0, common.excess), n_start)
-        if common.items >= MIN_ITEMS:
+        if common.items >= MIN_ITEMS and start is not None:
             what = f"the share of items in which {place} says one and the same, or nothing,"
             levels = LEVELS.field_collapse
             told.append(reading("field_collapse", common, start, levels, what, items, field=True))

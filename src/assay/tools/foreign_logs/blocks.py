@@ -169,12 +169,11 @@ def signals_of(block: StepBlock, rewards: ValueRange | None, most_success: float
     )
 
 
-def length_of(block: StepBlock) -> float | None:
-    """Return the mean length of a completion, in tokens where they are logged, else in characters."""
-    told = [each.tokens for each in block.kept if each.tokens is not None]
-    if not told:
-        told = [float(len(each.text)) for each in block.kept if each.text is not None]
-    return math.fsum(told) / len(told) if told else block.mean("mean_length")
+def lengths_of(block: StepBlock) -> tuple[float | None, float | None, float | None]:
+    """Return the mean length of a completion: in tokens as logged, in characters, and as rows have it."""
+    tokens = _mean([each.tokens for each in block.kept])
+    signs = _mean([None if each.text is None else float(len(each.text)) for each in block.kept])
+    return tokens, signs, block.mean("mean_length")
 
 
 def solved_groups(

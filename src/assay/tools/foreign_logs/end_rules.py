@@ -20,7 +20,7 @@ from assay.tools.foreign_logs.blocks import (
     TwoEnds,
     correlation,
     fields_of,
-    length_of,
+    lengths_of,
     ring,
     success_of,
     welch,
@@ -230,9 +230,10 @@ STUFFED = 2.0  # times as many entries of lists as at the start
 def read_length(ends: TwoEnds) -> Read:
     """Read how far completions grew or shrank, whether success came with it, and whether length itself is
     paid."""
-    first, last = _mean_length(ends.start), _mean_length(ends.end)
-    if first is None or last is None or first <= 0.0:
+    both = _lengths(ends)
+    if both is None or both[0] <= 0.0:
         return False, None
+    first, last = both
     factor, success, levels = last / first, ends.change("success"), LEVELS.length
     paid, drift = _length_is_paid(ends), max(factor, 1.0 / max(factor, 1e-9))
     risen = success is not None and success.low > 0.0 and success.mean >= RISEN
@@ -260,9 +261,15 @@ def _left(ends: TwoEnds) -> float:
     return failures_left(math.fsum(first) / len(first), math.fsum(last) / len(last))
 
 
-def _mean_length(blocks: Sequence[StepBlock]) -> float | None:
-    told = [length for block in blocks if (length := length_of(block)) is not None]
-    return math.fsum(told) / len(told) if told else None
+def _lengths(ends: TwoEnds) -> tuple[float, float] | None:
+    """Return the mean length of a completion at the start and at the end, in one unit: of those that are
+    logged, the first that most blocks of both have."""
+    sides = [[lengths_of(block) for block in side] for side in (ends.start, ends.end)]
+    for unit in range(3):
+        told = [[found for lengths in side if (found := lengths[unit]) is not None] for side in sides]
+        if all(2 * len(each) > len(side) for each, side in zip(told, sides, strict=True)):
+            return math.fsum(told[0]) / len(told[0]), math.fsum(told[1]) / len(told[1])
+    return None
 
 
 def _length_is_paid(ends: TwoEnds) -> float | None:

@@ -3,7 +3,8 @@
 The forms, and where they are written:
 
 * TRL: `completions/completions_<step>.parquet` with step, prompt, completion, a column a reward function,
-  what those log beside, and advantage: `GRPOTrainer.log` in trl/trainer/grpo_trainer.py.
+  what those log beside, and advantage: `GRPOTrainer.log` in trl/trainer/grpo_trainer.py. The one of ms-swift
+  writes the same to completions.jsonl, a batch a line, with gen_step as its step.
 * verl: `<step>.jsonl` in `trainer.rollout_data_dir`, each line with input, output, gts, score, step, uid and
   what the reward function returned beside: `RayPPOTrainer._dump_generations` in
   verl/trainer/ppo/ray_trainer.py.
@@ -66,6 +67,20 @@ def _content(message: object) -> str:
         calls = message.get("tool_calls")
         return content or ("" if calls is None else json.dumps(calls, sort_keys=True, default=str))
     return " ".join(str(each.get("text", "")) for each in content if isinstance(each, Mapping))
+
+
+def spread(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the records of a batch whose columns are lists, as ms-swift logs one; any other as it is.
+
+    >>> spread({"gen_step": [2, 2], "completion": ["a", "b"]})
+    [{'step': 2, 'completion': 'a'}, {'step': 2, 'completion': 'b'}]
+    """
+    told = record.get("completion")
+    if not isinstance(told, list) or not told or not isinstance(told[0], str | list):
+        return [record]
+    lists = {k: v for k, v in record.items() if isinstance(v, list) and len(v) == len(told)}
+    names = {name: "step" if name == "gen_step" and "step" not in record else name for name in lists}
+    return [{names[name]: values[n] for name, values in lists.items()} for n in range(len(told))]
 
 
 def with_answer(record: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -19,6 +19,7 @@ from assay.tools.foreign_logs.formats import (
     is_completion,
     is_evaluation,
     read_completion,
+    spread,
     step_of_episode,
     with_answer,
 )
@@ -164,7 +165,7 @@ def _read_file(path: Path, place: str, columns: Columns, raw: _Raw) -> None:
                 continue
             told = step_of_episode(record)
             at = by_name if told is None else told
-            for each in traces if isinstance(traces, list) else [record]:
+            for each in traces if isinstance(traces, list) else spread(record):
                 if isinstance(each, Mapping):
                     _read_record(with_answer(each), at, where, columns, raw)
     except DataError as error:
