@@ -63,6 +63,8 @@ def test_a_hash_is_that_of_the_file_that_was_installed_or_left_out(
     [
         ({"expression": "MIT AND 0BSD", "licence": "x"}, [{"expression": "MIT AND 0BSD"}]),
         ({"licence": "BSD"}, [{"license": {"name": "BSD"}}]),
+        ({"licence": "apache-2.0"}, [{"license": {"id": "Apache-2.0"}}]),
+        ({"expression": "Apache", "licence": "Apache"}, [{"license": {"name": "Apache"}}]),
         (
             {
                 "licence": "The whole\ntext",
@@ -121,11 +123,11 @@ def test_that_of_this_environment_keeps_the_rules_of_cyclonedx() -> None:
         licences = each.get("licenses", [])
         assert all(set(one) in ({"expression"}, {"license"}) for one in licences)
         assert len(licences) == 1 or not any("expression" in one for one in licences)
-    (depends,) = found["dependencies"]
-    assert (
-        depends["ref"] in refs
-        and set(depends["dependsOn"]) <= set(refs)
-        and len(depends["dependsOn"]) == len(refs) - 1
-    )
+    package, *others = found["dependencies"]
+    assert package["ref"] == "package" and set(package["dependsOn"]) == set(refs) - {"package"}
+    assert [each["ref"] for each in others] == sorted(set(refs) - {"package", "python"})
+    assert all(set(each["dependsOn"]) <= set(refs) - {"package", each["ref"]} for each in others)
+    by_name = {each["ref"].partition("@")[0]: each["dependsOn"] for each in others}
+    assert "pkg:pypi/tokenizers" in {ref.partition("@")[0] for ref in by_name["pkg:pypi/transformers"]}
     known = [each for each in found["components"] if "hashes" in each]
     assert len(known) > 0.9 * len(found["components"])

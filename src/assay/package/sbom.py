@@ -17,6 +17,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
+from packaging.requirements import Requirement
+
 SBOM = "assay-package.cdx.json"
 _PIN = re.compile(r"([A-Za-z0-9._-]+)==([^\s;#]+)$")
 _FILE = re.compile(r"    # --hash=sha256:([0-9a-f]{64})  (\S+)$")
@@ -34,6 +37,7 @@ class Installed:
     licence: str | None
     classifiers: tuple[str, ...]
     tags: frozenset[str]
+    requires: tuple[str, ...] = ()
 
 
 def sbom(constraints: str, installed: Mapping[str, Installed], package: str, identity: str) -> dict[str, Any]:
@@ -46,7 +50,12 @@ def sbom(constraints: str, installed: Mapping[str, Installed], package: str, ide
         identity: The sha256 of that.
     """
     files = _files(constraints)
-    components = [_component(installed[name], files[name]) for name in sorted(files) if name in installed]
+    chosen = {name: installed[name] for name in sorted(files) if name in installed}
+    needs = {
+        _purl(each): sorted(_purl(chosen[name]) for name in _needs(each) if name in chosen)
+        for each in chosen.values()
+    }
+    components = [_component(each, files[name]) for name, each in chosen.items()]
     python = {
         "type": "platform",
         "bom-ref": "python",
@@ -63,7 +72,8 @@ def sbom(constraints: str, installed: Mapping[str, Installed], package: str, ide
         "metadata": {"component": about},
         "components": [*components, python],
         "dependencies": [
-            {"ref": "package", "dependsOn": [*sorted(each["bom-ref"] for each in components), "python"]}
+            {"ref": "package", "dependsOn": [*sorted(needs), "python"]},
+            *({"ref": ref, "dependsOn": needed} for ref, needed in sorted(needs.items())),
         ],
     }
 
@@ -80,6 +90,7 @@ def installed_here() -> dict[str, Installed]:
             _first(told, "License"),
             tuple(told.get_all("Classifier") or ()),
             frozenset(re.findall(r"^Tag: (\S+)$", wheel, re.MULTILINE)),
+            tuple(each.requires or ()),
         )
     return found
 
@@ -120,8 +131,18 @@ def _files(constraints: str) -> dict[str, list[tuple[str, str]]]:
     return found
 
 
+def _purl(each: Installed) -> str:
+    return f"pkg:pypi/{same(each.name)}@{quote(each.version, safe='')}"
+
+
+def _needs(each: Installed) -> set[str]:
+    """Return what a distribution asks for on this machine, extras left out."""
+    asked = (Requirement(line) for line in each.requires)
+    return {same(one.name) for one in asked if one.marker is None or one.marker.evaluate({"extra": ""})}
+
+
 def _component(each: Installed, files: list[tuple[str, str]]) -> dict[str, Any]:
-    purl = f"pkg:pypi/{same(each.name)}@{quote(each.version, safe='')}"
+    purl = _purl(each)
     found: dict[str, Any] = {
         "type": "library",
         "bom-ref": purl,
@@ -150,13 +171,26 @@ def _came_as(each: Installed, files: list[tuple[str, str]]) -> str | None:
     return own[0][1] if len(own) == 1 else None
 
 
+def _spdx(text: str) -> str | None:
+    """Return a licence as SPDX spells it; None for what is none of its ids, such as `Apache`.
+
+    >>> _spdx("apache-2.0"), _spdx("Apache")
+    ('Apache-2.0', None)
+    """
+    try:
+        return canonicalize_license_expression(text)
+    except InvalidLicenseExpression:
+        return None
+
+
 def _licences(each: Installed) -> Iterator[dict[str, Any]]:
-    if each.expression:
-        yield {"expression": each.expression}
+    if each.expression and (known := _spdx(each.expression)):
+        yield {"expression": known}
         return
     said = (each.licence or "").strip()
     if said and "\n" not in said and len(said) <= _LONGEST_NAME and said.upper() != "UNKNOWN":
-        yield {"license": {"name": said}}
+        known = _spdx(said)
+        yield {"license": {"id": known} if known and " " not in known else {"name": said}}
         return
     for line in sorted(set(each.classifiers)):
         if line.startswith(_CLASSIFIER) and (name := line.rpartition(" :: ")[2]) != "OSI Approved":

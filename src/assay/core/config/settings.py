@@ -100,13 +100,25 @@ class Waiver(Settings):
     file: Annotated[str, Field(min_length=1)] = Field(
         description="path inside the package", examples=["evidence/README.md"]
     )
-    sha256: Digest = Field(
+    sha256: Digest | None = Field(
+        default=None,
         description="of the text that was found, as the refusal names it; never the text",
         examples=["0123456789abcdef" * 4],
+    )
+    kind: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None,
+        description="instead of the digest: everything of this kind in the file, as the refusal names it",
+        examples=["e-mail address"],
     )
     reason: Annotated[str, Field(min_length=1, max_length=500, pattern=r"\S")] = Field(
         examples=["what was looked at, and why it is no secret"]
     )
+
+    @model_validator(mode="after")
+    def _one_finding_or_one_kind(self) -> Self:
+        if (self.sha256 is None) == (self.kind is None):
+            raise ValueError("waivers: sha256 of one finding, or a kind, and not both")
+        return self
 
 
 class ParitySettings(Settings):
@@ -125,7 +137,7 @@ class PackageSettings(Settings):
 
     @model_validator(mode="after")
     def _each_finding_once(self) -> Self:
-        found = [(each.file, each.sha256) for each in self.waivers]
+        found = [(each.file, each.sha256, each.kind) for each in self.waivers]
         if len(set(found)) < len(found):
             raise ValueError("waivers: each finding once")
         return self

@@ -1,5 +1,5 @@
-"""Other spellings of a text: base64 at any alignment, hex, JSON, URL and HTML escapes, UTF-16, texts of a
-PNG.
+"""Other spellings of a text: base64 at any alignment, base32, hex, JSON, URL and HTML escapes, UTF-16, texts
+of a PNG, signs that look alike or are not seen, letters apart, texts put together, bytes as numbers.
 
 Two ways to the same end. A long value is found by undoing the encodings of what a file holds and looking
 there, which also finds tokens nobody knows of. A value too short to be told from chance that way is looked
@@ -12,6 +12,7 @@ import base64
 import binascii
 import html
 import re
+import unicodedata
 import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -34,8 +35,27 @@ _WIDE = re.compile(
     rb"(?:[\t\n\r -~]\0){4,}[ -~]?"
 )  # either byte order; that of the high bytes first begins a byte late
 _STRINGS = re.compile(rb"[\t\n\r -~]{6,}")
-_JSON_ESCAPE = re.compile(rb"\\(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|.)", re.S)
+_JSON_ESCAPE = re.compile(rb"\\(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[0-3][0-7]{2}|.)", re.S)
 _JSON_PLAIN = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"b": b"\b", b"f": b"\f"}
+# Letters written wide or with marks, signs that are not seen, and Cyrillic and Greek ones that look Latin.
+_UNSEEN = re.compile(
+    rb"\xc2\xad|[\xcc\xcd][\x80-\xbf]|\xe2\x80[\x8b-\x8f]|\xe2\x81[\xa0-\xa4]|\xef\xbb\xbf|\xef[\xbc\xbd]|\xf0\x9d"
+    rb"|[\xce-\xd1][\x80-\xbf]"
+)
+_ALIKE = str.maketrans(
+    "\u0410\u0412\u0415\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0425\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455"
+    "\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7\u03bf\u03bd",
+    "ABEKMHOPCTXaeopcyxijsABEZHIKMNOPTYXov",
+)
+_APART = re.compile(rb"(?<!\w)(?:[\"']?[\w+/=][\"']?[ \t\r\n,.|-]{1,3}){19,1024}[\"']?[\w+/=](?!\w)")
+_HEX_APART = re.compile(
+    rb"(?<![0-9a-zA-Z])(?:(?:0x)?[0-9a-fA-F]{2}[ :,\t]{1,2}){15,4096}(?:0x)?[0-9a-fA-F]{2}(?![0-9a-zA-Z])"
+)
+_TOGETHER = re.compile(
+    rb"([\"'])[ \t]{0,8}(?:\\?[\r\n]{1,2}[ \t]{0,40})?[+.&]?[ \t]{0,8}(?:[\r\n]{1,2}[ \t]{0,40})?\1"
+)
+_NUMBERS = re.compile(rb"(?<!\d)(?:(?:3[2-9]|[4-9]\d|1[01]\d|12[0-6])[, \t\r\n]{1,4}){19,4096}\d{2,3}(?!\d)")
+_BASE32 = re.compile(rb"(?<![A-Z0-9])[A-Z2-7]{24,4096}(?![A-Z0-9a-z])")
 
 
 def _only(alphabet: bytes) -> bytes:
@@ -91,7 +111,9 @@ def _unescaped(piece: bytes) -> bytes:
         sign = match[1]
         if len(sign) == 5:
             return chr(int(sign[1:], 16)).encode("utf-8", "surrogatepass")
-        return bytes([int(sign[1:], 16)]) if len(sign) == 3 else _JSON_PLAIN.get(sign, sign)
+        if len(sign) == 3:
+            return bytes([int(sign[1:], 16) if sign[:1] == b"x" else int(sign, 8)])
+        return _JSON_PLAIN.get(sign, sign)
 
     return _JSON_ESCAPE.sub(plain, piece)
 
@@ -105,12 +127,31 @@ def _from_base64(piece: bytes) -> Iterator[bytes]:
     for skipped in range(4):
         rest = letters[skipped:]
         rest = rest[: len(rest) - (len(rest) % 4 == 1)]
-        yield binascii.a2b_base64(rest + b"=" * (-len(rest) % 4))
+        plain = binascii.a2b_base64(rest + b"=" * (-len(rest) % 4))
+        yield plain
+        if plain[:2] in (b"\x1f\x8b", b"x\x9c", b"x\xda", b"x\x01"):
+            with suppress(zlib.error):
+                yield zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(plain, _MOST_UNPACKED)
+
+
+def _seen(piece: bytes) -> bytes:
+    same = unicodedata.normalize("NFKD", piece.decode("utf-8", "replace").translate(_ALIKE))
+    return "".join(c for c in same if unicodedata.category(c) not in ("Cf", "Mn")).encode("utf-8", "replace")
+
+
+def _from_numbers(piece: bytes) -> bytes:
+    return bytes(n for each in re.findall(rb"\d+", piece) if (n := int(each)) < 128)
+
+
+def _from_base32(piece: bytes) -> Iterator[bytes]:
+    with suppress(binascii.Error):
+        yield base64.b32decode(piece[: len(piece) // 8 * 8])
 
 
 def _from_hex(piece: bytes) -> Iterator[bytes]:
+    digits = re.sub(rb"0x|[^0-9a-fA-F]", b"", piece)
     for skipped in range(2):
-        rest = piece[skipped:]
+        rest = digits[skipped:]
         yield binascii.unhexlify(rest[: len(rest) // 2 * 2])
 
 
@@ -173,12 +214,33 @@ def decodings(view: View, seen: set[bytes], depth: int = 1) -> Iterator[View]:
                     view, how, new(line for line in body.splitlines() if sign in line), _once(decode), inner
                 )
             )
+    if _UNSEEN.search(body):
+        lines = new(line for line in body.splitlines() if _UNSEEN.search(line))
+        found.append(_view(view, "Unicode", lines, _once(_seen), inner))
+    if not inner:
+        lines = new(match[0] for match in _APART.finditer(body))
+        found.append(
+            _view(
+                view,
+                "letters apart",
+                lines,
+                _once(lambda each: re.sub(rb"[ \t\r\n,.|\"'-]", b"", each)),
+                inner,
+            )
+        )
+        lines = new(line for line in body.splitlines() if len(line) < 1 << 14 and _TOGETHER.search(line))
+        found.append(_view(view, "put together", lines, _once(lambda each: _TOGETHER.sub(b"", each)), inner))
+        lines = new(match[0] for match in _NUMBERS.finditer(body))
+        found.append(_view(view, "numbers", lines, _once(_from_numbers), inner))
+        lines = new(match[0] for match in _BASE32.finditer(body))
+        found.append(_view(view, "base32", lines, _from_base32, texts_only=True))
     runs = new(
         p for p in body.translate(_BASE64_TABLE).split() if len(p) >= SHORTEST_RUN and p.translate(None, _HEX)
     )
     runs += new(match[0] for match in _WRAPPED.finditer(body))
     found.append(_view(view, "base64", runs, _from_base64, inner))
     digits = new(p for p in body.translate(_HEX_TABLE).split() if len(p) >= SHORTEST_HEX)
+    digits += new(match[0] for match in _HEX_APART.finditer(body))
     found.append(_view(view, "hex", digits, _from_hex, inner))
     for each in found:
         if each is not None:

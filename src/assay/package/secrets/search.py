@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from string import ascii_lowercase, ascii_uppercase
 from typing import NamedTuple
 
 from pydantic import Field
@@ -21,13 +22,19 @@ from assay.core.config.settings import Waiver
 from assay.core.errors import PackageError
 from assay.core.records import Record
 from assay.package.archive import open_plain
+from assay.package.secrets.detectors import provider_tokens
 from assay.package.secrets.encodings import View, decodings, png_texts, printable, spellings
 from assay.package.secrets.known import KnownSecret
 from assay.package.secrets.patterns import tokens
+from assay.package.secrets.values import is_drawn
 
 WINDOW, OVERLAP, BEFORE = (1 << 20, 1 << 14, 1 << 9)  # bytes: a window's own, seen behind, and before
 _SHOWN = 10
-_MOST = 1000  # different findings in one file; who finds more has another trouble
+_ROT13 = bytes.maketrans(
+    (ascii_uppercase + ascii_lowercase).encode(),
+    "".join(each[13:] + each[:13] for each in (ascii_uppercase, ascii_lowercase)).encode(),
+)
+_MOST = 1000  # different findings in one file that are kept one by one
 _PLACE = "the package"
 
 
@@ -142,6 +149,13 @@ def _view_hits(view: View, needles: Sequence[_Needle], binary: bool) -> Iterator
 def _hits(body: bytes, needles: Sequence[_Needle], binary: bool) -> Iterator[_Hit]:
     whole = View(body)
     yield from _view_hits(whole, needles, binary)
+    for how, read in (("backwards", body[::-1]), ("rot13", body.translate(_ROT13))):
+        for hit in provider_tokens(read):
+            if is_drawn(
+                re.sub(rb"\W", b"", read[hit.start : hit.end])
+            ):  # words written so can look like a rule's
+                start = len(body) - hit.end if how == "backwards" else hit.start
+                yield _Hit(hit.kind, whole, start, how, body[start : start + hit.end - hit.start])
     for view in decodings(whole, set()):
         yield from _view_hits(view, needles, binary)
 
@@ -200,19 +214,37 @@ def scan(
         waivers: Findings that somebody answers for; they are returned with the reason.
 
     Raises:
-        PackageError: A member is no regular file, or holds more than anybody could answer for.
+        PackageError: A member is no regular file, or holds more than anybody answers for one by one.
     """
-    reasons = {(each.file, each.sha256): each.reason for each in waivers}
+    reasons = {(each.file, each.sha256 or each.kind): each.reason for each in waivers}
     needles = _needles(known)
     found: list[SecretFound] = []
     for file in sorted(members):
-        inside = list(islice(_in_member(file, members[file], needles), _MOST + 1))
-        if len(inside) > _MOST:
-            fix = "see what this file is; it is not for a package"
-            kinds = ", ".join(sorted({each.kind for each in inside}))
-            raise PackageError("no secrets", found=f"more than {_MOST}: {kinds}", where=file, fix=fix)
+        inside: list[SecretFound] = []
+        answered = set[str]()
+        for each in _in_member(file, members[file], needles):
+            reason = reasons.get((file, each.kind))
+            if reason is None:
+                inside.append(each.model_copy(update={"reason": reasons.get((file, each.sha256))}))
+            elif each.kind not in answered:  # the first stands for all
+                answered.add(each.kind)
+                inside.append(each.model_copy(update={"reason": reason}))
+            if len(inside) > _MOST:
+                kinds = sorted({one.kind for one in inside if one.reason is None})
+                raise PackageError(
+                    "no secrets",
+                    found=f"more than {_MOST}: {', '.join(kinds)}",
+                    where=file,
+                    fix="see what this file is; if it holds none, say why, for all of a kind:"
+                    + _waiving(f"file: {_quoted(file)}, kind: {_quoted(kind)}" for kind in kinds),
+                )
         found += sorted(inside, key=lambda each: -1 if each.byte is None else each.byte)
-    return [each.model_copy(update={"reason": reasons.get((each.file, each.sha256))}) for each in found]
+    return found
+
+
+def _waiving(entries: Iterable[str]) -> str:
+    """Return the lines of a preset that let findings pass."""
+    return "\n  package:\n    waivers:" + "".join(f"\n      - {{{entry}, reason: …}}" for entry in entries)
 
 
 def refuse(found: Sequence[SecretFound], waivers: Sequence[Waiver]) -> None:
@@ -227,22 +259,20 @@ def refuse(found: Sequence[SecretFound], waivers: Sequence[Waiver]) -> None:
         listed = "".join(
             f"\n  {at.place}: {at.kind} ({at.spelling}; {at.begins}…, {at.length} bytes)" for at in shown
         )
-        lines = "".join(
-            f"\n      - {{file: {_quoted(at.file)}, sha256: {at.sha256}, reason: …}}" for at in shown
-        )
+        lines = _waiving(f"file: {_quoted(at.file)}, sha256: {at.sha256}" for at in shown)
         raise PackageError(
             "no secrets and no names of people or machines",
             found=f"{len(open_ones)}:{listed}" + (f"\n  and {more} more" if more > 0 else ""),
             where=_PLACE,
             fix=(
                 "remove it where it comes from and, if it is a secret, replace it at its issuer; if it is"
-                f" none, say why:\n  package:\n    waivers:{lines}"
+                f" none (`kind:` in place of sha256 answers for all of a kind in a file), say why:{lines}"
             ),
         )
-    answered = {(each.file, each.sha256) for each in found}
-    stale = [each for each in waivers if (each.file, each.sha256) not in answered]
+    answered = {(each.file, name) for each in found for name in (each.sha256, each.kind)}
+    stale = [each for each in waivers if (each.file, each.sha256 or each.kind) not in answered]
     if stale:
-        names = ", ".join(f"{each.file} {each.sha256[:12]}…" for each in stale[:_SHOWN])
+        names = ", ".join(f"{each.file} {each.kind or f'{each.sha256:.12}…'}" for each in stale[:_SHOWN])
         raise PackageError(
             "a finding behind every waiver",
             found=f"{len(stale)} without: {names}",

@@ -1,0 +1,53 @@
+"""Kinds of secrets that the scan of a package tells, and what it says of texts that hold none; writes
+results/secrets.json.
+
+The kinds and the harmless texts are those of tests/packaging/secret_kinds.py. A kind is told where each
+draw of it is. Usage: ./run bench secret_scan
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+# This folder comes first otherwise, and its scripts would stand in for packages of their names.
+sys.path[0] = str(Path(__file__).resolve().parents[1])
+from benchmarks.common import RESULTS, ROOT, options, written
+from tests.packaging.secret_kinds import DRAWS, HARMLESS, KINDS, told
+
+from assay.package.secrets.search import scan
+
+
+def main() -> None:
+    """Try every kind and every harmless text, and read the committed evidence."""
+    options(__doc__).parse_args()
+    missed = [
+        kind.name for kind in KINDS if not all(told(kind.write(f"{kind.name} {n}")) for n in range(DRAWS))
+    ]
+    files: dict[str, bytes | Path] = {
+        path.relative_to(ROOT).as_posix(): path
+        for path in sorted((ROOT / "evidence/results").rglob("*"))
+        if path.is_file()
+    }
+    begun = time.process_time()
+    in_evidence = len(scan(files, (), []))
+    seconds = time.process_time() - begun
+    size = sum(path.stat().st_size for path in files.values() if isinstance(path, Path))
+    found = written(
+        RESULTS / "secrets.json",
+        {
+            "kinds": len(KINDS),
+            "told": len(KINDS) - len(missed),
+            "missed": missed,
+            "harmless": len(HARMLESS),
+            "false_alarms": sum(told(text) for text in HARMLESS),
+            "false_alarms_in_committed_evidence": in_evidence,
+            "cpu_seconds_a_mib": round(seconds / size * 2**20, 2),
+        },
+    )
+    print(found)
+
+
+if __name__ == "__main__":
+    main()
