@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import time
 from pathlib import Path
 
 import pytest
 
 from assay.core.errors import ConfigError, DataError
+from assay.pipeline.inputs import task_with
+from assay.tools import evaluate_served
 from assay.tools.columns import MEANINGS, NAMES, Columns, Meaning, look_up, read_step
+from assay.tools.tasks_file import items_of, open_project
+from tests.house import ROOT
+from tests.tools.judged_files import as_jsonl
 
 FOUND: list[tuple[str, Meaning, str | None]] = [
     ("task_id passed", "item", "task_id"),
@@ -96,3 +103,30 @@ def test_steps_are_read_as_tools_write_them() -> None:
 
 def test_each_meaning_is_its_own_first_name() -> None:
     assert {meaning: NAMES[meaning][0] for meaning in MEANINGS} == {m: m for m in MEANINGS}
+
+
+def test_records_with_other_names_are_the_same_items_once_these_are_named(tmp_path: Path) -> None:
+    project = open_project(ROOT, "words")
+    task, own = task_with(project, None), ROOT / "data/words/validation.jsonl"
+    rows = [json.loads(line) for line in own.read_text(encoding="utf-8").splitlines()[:6]]
+    names = {"id": "task_id", "prompt": "question", "answer": "solution"}
+    file, other = (as_jsonl(tmp_path / f"{name}.jsonl", rows) for name in ("own", "other"))
+    as_jsonl(other, [{names.get(name, name): value for name, value in row.items()} for row in rows])
+    named = Columns.read("item=task_id,prompt=question,reference=solution")
+    assert items_of(project, task, other, named)[0] == items_of(project, task, file)[0]
+    with pytest.raises(DataError, match="line 1: expected the column text, found"):
+        items_of(project, task, other, Columns.read("prompt=text"))
+    with pytest.raises(ConfigError, match="expected item, prompt, reference, found draw") as told:
+        items_of(project, task, other, Columns.read("draw=k"))
+    assert items_of(project, task, other, Columns.read(told.value.fix.removeprefix("--columns ")))[0]
+
+
+def test_a_wait_for_the_last_answer_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    heard: list[int] = []
+    monkeypatch.setattr(evaluate_served, "complain", said.append)
+    with evaluate_served.say_waiting(3, 8, heard.append, seconds=0.02) as hear:
+        hear(2)
+        time.sleep(0.3)
+        hear(1)
+    assert (said, heard) == (["evaluate: waiting for 1 answer"], [2, 1])

@@ -165,6 +165,13 @@ def evaluate(
     blocklist: Annotated[
         Path | None, typer.Option(help="Blocklist to use instead of the task's, one term a line.")
     ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MEANING=FIELD,...",
+            help="Which field of a record is item, prompt or reference; or a YAML file of them.",
+        ),
+    ] = None,
     cut: CUT = None,
     out: Annotated[
         Path | None,

@@ -31,6 +31,7 @@ from assay.pipeline.project import Project
 from assay.statistics.checkpoint_rows import BestOf, best_of_items
 from assay.statistics.report import Report, report_on
 from assay.tasks.protocol import Task
+from assay.tools.columns import Columns
 from assay.tools.tasks_file import items_of, note_asked, open_project, suite_from
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class EvaluationRequest:
     batch_size: int | None = None
     surface: str | None = None
     blocklist: Path | None = None
+    columns: str | None = None
     cut: str | None = None
     out: Path | None = None
 
@@ -98,7 +100,7 @@ def prepare(root: Path, asked: EvaluationRequest) -> Prepared:
     else:
         terms = read_capped(asked.blocklist, max_bytes=MAX_BLOCKLIST_BYTES, fix="--blocklist FILE")
     task = task_with(project, terms)
-    items, sha256 = items_of(project, task, asked.tasks)
+    items, sha256 = items_of(project, task, asked.tasks, Columns.read(asked.columns))
     told = None if terms is None else sha256_bytes(terms)
     rules = rules_of(project.params.task, project.params.generation, told, code_of(project))
     suite = suite_from(project, items, asked.tasks, asked.items, asked.seed, draws, rules)

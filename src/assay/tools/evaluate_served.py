@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Thread
 
 from assay.core.config.served import ServedBase
 from assay.core.console import complain, progress, say
+from assay.core.counting import counted
 from assay.core.errors import ConfigError
 from assay.core.records import Episode, Interval
 from assay.core.storage.json import write_json
@@ -32,6 +35,7 @@ from assay.tools import evaluate
 from assay.tools.evaluate import EvaluationRequest
 from assay.tools.tasks_file import note_asked
 
+SILENCE = 15.0  # seconds without an answer, after which one is told what is waited for
 _SIGNS = re.compile(r"[^A-Za-z0-9._-]+")
 TOKENS = ("mean_tokens", "mean_tokens_per_completion")
 
@@ -69,7 +73,9 @@ def run(root: Path, asked: EvaluationRequest, of: ServedBase) -> None:
         note_asked(ready.project, ready.suite, identity.digest, identity.digest)
         with progress("evaluate: episodes", len(plays)) as advance:
             stopwatch = Stopwatch(advance)
-            found = play_served(served, ready.task, plays, in_flight=of.in_flight, progress=stopwatch)
+            played = say_waiting(len(plays), of.in_flight, stopwatch)
+            with played as heard:
+                found = play_served(served, ready.task, plays, in_flight=of.in_flight, progress=heard)
     prices = None
     if of.price_in is not None and of.price_out is not None:
         prices = Prices(prompt=of.price_in, completion=of.price_out)
@@ -92,6 +98,36 @@ def run(root: Path, asked: EvaluationRequest, of: ServedBase) -> None:
         *find_repeated(found.episodes, found.answers),
     ):
         complain(caution)
+
+
+@contextmanager
+def say_waiting(
+    total: int, in_flight: int, told: Callable[[int], object], seconds: float = SILENCE
+) -> Iterator[Callable[[int], None]]:
+    """Yield what is told how many episodes have ended, and passes it on; say how many answers are waited for
+    where none comes for so many seconds."""
+    ended, over = 0, Event()
+
+    def hear(n: int) -> None:
+        nonlocal ended
+        ended += n
+        told(n)
+
+    def watch() -> None:
+        before, said = -1, -1
+        while not over.wait(seconds):
+            if ended == before != said:
+                complain(f"evaluate: waiting for {counted(min(total - ended, in_flight), 'answers')}")
+                said = ended
+            before = ended
+
+    watcher = Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield hear
+    finally:
+        over.set()
+        watcher.join()
 
 
 def find_repeated(episodes: Sequence[Episode], answers: Sequence[ServedAnswer]) -> list[str]:

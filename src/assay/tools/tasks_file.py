@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from assay.core.counting import counted
 from assay.core.errors import ConfigError, DataError
 from assay.core.records import Split
 from assay.core.storage.files import real
+from assay.core.storage.json import digest
 from assay.dataset.schema_files import SchemaFiles
-from assay.dataset.source import load
+from assay.dataset.source import DataRow, load
 from assay.dataset.suite import Suite, choose
 from assay.dataset.wording import content_of
 from assay.pipeline.note_openings import note_opening
@@ -22,6 +24,7 @@ from assay.pipeline.project import Project
 from assay.tasks.catalogue import task_of_own_records
 from assay.tasks.protocol import Item, Task
 from assay.tasks.wrappings import EVERY
+from assay.tools.columns import OPTION, Columns, Meaning, look_up
 from assay.tools.own_data.audit import project_for
 from assay.tools.own_data.importing import say_how
 
@@ -75,16 +78,31 @@ def read_cut(text: str) -> list[Wrapping]:
     return [name for each in names for name in EVERY if name == each]
 
 
-def items_of(project: Project, task: Task, path: Path) -> tuple[list[Item], str]:
+def items_of(
+    project: Project, task: Task, path: Path, columns: Columns | None = None
+) -> tuple[list[Item], str]:
     """Return the items of a tasks file, odd records treated as the settings say, and the file's sha256.
 
+    Args:
+        project: Whose settings say what is odd.
+        task: Reads the records.
+        path: The file.
+        columns: Which field of a record is the id (item), the prompt and what is right (reference), where
+            they have other names; None: they have none.
+
     Raises:
-        DataError: The file cannot be read, or holds what dataset.audit refuses, or nothing.
+        DataError: The file cannot be read, holds what dataset.audit refuses, or nothing, or a field that was
+            named is not there.
     """
     where, lines = str(path), "--tasks FILE: a JSONL file, one record a line"
     if (how := say_how(path, ())) is not None:
         raise DataError("a tasks file: a JSON object a line", found=how[0], where=where, fix=how[1])
     source = load(path, SchemaFiles(path.parent, project.root), where=where, fix=lines)
+    if columns is not None and columns.named:
+        source.entries[:] = [
+            _renamed(each, columns, f"{path}, line {each.line}", _field_of_right(project))
+            for each in source.entries
+        ]
     audited = audit(task, {"tasks": source}, project.params.dataset.audit)
     unreadable, n = audited.report.kinds["unreadable"], audited.report.n_records
     if n and unreadable.count == n:
@@ -101,6 +119,29 @@ def items_of(project: Project, task: Task, path: Path) -> tuple[list[Item], str]
     if not kept:
         raise DataError("records", found="none", where=where, fix=lines)
     return [each.item for each in kept], source.reading.file_sha256
+
+
+def _field_of_right(project: Project) -> str:
+    """Return the field in which the records of a task have what is right."""
+    success = getattr(project.params.task, "success", None)
+    return getattr(success, "column", None) or ("gold" if success is None else "answer")
+
+
+def _renamed(entry: DataRow, columns: Columns, where: str, right: str) -> DataRow:
+    """Return a record with the fields that were named under the names that its task reads."""
+    fields: dict[Meaning, str] = {"item": "id", "prompt": "prompt", "reference": right}
+    if odd := columns.named.keys() - fields:
+        expected, fix = ", ".join(fields), f"{OPTION} item=task_id,prompt=question,reference=solution"
+        raise ConfigError(expected, found=", ".join(sorted(odd)), where=OPTION, fix=fix)
+    names = {fields[meaning]: columns.find(meaning, entry.row, where) for meaning in columns.named}
+    taken = set(names.values())
+
+    def rename(row: Mapping[str, Any]) -> dict[str, Any]:
+        rest = {name: value for name, value in row.items() if name not in taken}
+        return rest | {field: look_up(row, str(name)) for field, name in names.items()}
+
+    record = rename(entry.record)
+    return replace(entry, row=rename(entry.row), record=record, body=digest(record))
 
 
 def suite_from(
