@@ -148,6 +148,8 @@ def check_together(runs: Sequence[Run]) -> None:
         if run.claim.verdict in ("NOT EVALUABLE", DRAFT):
             found = f"{run.name} is {run.claim.verdict}: {run.claim.reason}"
             fix = "mend that run; leaving out what failed would flatter the rest"
+            if run.claim.verdict == DRAFT:
+                fix = "run it with evaluation.open=true; ./run dvc metrics diff compares drafts"
             raise _refusal("runs that can be evaluated", found, fix)
         for arm, episodes in (("before", run.before), ("after", run.after)):
             check_complete(episodes, run.claim.plan.draws, f"{run.name}, {arm}")

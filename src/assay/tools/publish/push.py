@@ -123,7 +123,7 @@ def open_checked(package: Path) -> Iterator[Checked]:
             raise PackageError(expected, found=error.found, where=str(package), fix=fix) from None
         files = {name: root / name for name in sorted(names)}
         if not Project.open(root).params.evaluation.open:
-            fix = "./run assay config use grpo=… with evaluation.open: true, then ./run repro"
+            fix = "evaluation.open: true in configs/grpo/, ./run assay config use, then ./run repro"
             raise PackageError("a package with a verdict", found="a draft", where=str(package), fix=fix)
         check_at_hand(package, root)
         # Secrets of this machine, too: the one that packaged it may not have known them.
