@@ -97,3 +97,15 @@ def test_it_is_said_first_and_no_package_holds_it(tmp_path: Path, monkeypatch: p
     few = tmp_path / "few.jsonl"
     few.write_text("".join(episodes.read_text().splitlines(keepends=True)[:20]))
     assert written(few)[0].startswith("0 of ")
+
+
+def test_arms_that_were_cut_differently_say_so(tmp_path: Path) -> None:
+    lines = (ROOT / "evidence/results/pre_eval/pre_eval.jsonl").read_text().splitlines(keepends=True)[:8]
+    cuts: dict[str, list[str]] = {"bare": [], "cut": ["think", "fence"]}
+    settings = {}
+    for name, cut in cuts.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "episodes.jsonl").write_text("".join(lines))
+        (tmp_path / name / "grade.json").write_text(json.dumps({"written": {"cut": cut}}))
+        settings[name] = read_arm(tmp_path / name, name, Asked(), None).record.files[0].settings
+    assert settings == {"bare": {}, "cut": {"task.cut": "think,fence"}}

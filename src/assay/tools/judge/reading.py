@@ -10,6 +10,7 @@ from typing import Any
 from assay.core.counting import counted
 from assay.core.storage.files import sha256_bytes
 from assay.core.storage.untrusted import open_regular, sha256_capped
+from assay.tasks.wrappings import EVERY
 from assay.tools.columns import OPTION, Columns, list_names
 from assay.tools.judge.forms import Asked, counts_repeats, readings, scores_in
 from assay.tools.judge.inspect_logs import InspectLog
@@ -167,6 +168,8 @@ class _ArmReader:
                 model, task = _beside_samples(path)
             if form == "verifiers results":
                 model, task, settings = _beside_results(path)
+            if form == "assay episodes":
+                settings = _beside_episodes(path)
             if form == "verifiers traces":
                 task, settings = _beside_traces(path)
         before, self._told = len(self._rows), None
@@ -420,6 +423,17 @@ def _beside_results(path: Path) -> tuple[str | None, str | None, dict[str, str]]
         return None, None, {}
     model, task = (found[name] if isinstance(found.get(name), str) else None for name in ("model", "env_id"))
     return model, task, _settings(found.get("sampling_args"))
+
+
+def _beside_episodes(path: Path) -> dict[str, str]:
+    """Return what was cut off before episodes were graded, as grade.json or report.json beside them says."""
+    for beside in (path.with_name(name) for name in ("grade.json", "report.json")):
+        found = parse_json(beside.read_bytes(), str(beside)) if beside.is_file() else None
+        written = found.get("written") if isinstance(found, dict) else None
+        cut = written.get("cut") if isinstance(written, dict) else None
+        if isinstance(cut, list) and cut:
+            return {"task.cut": ",".join(name for name in EVERY if name in cut)}
+    return {}
 
 
 def _beside_traces(path: Path) -> tuple[str | None, dict[str, str]]:
