@@ -29,7 +29,7 @@ from tests.fuzz import project
 from tests.fuzz.targets import EXPERIMENT, TARGETS
 
 CODES = {
-    "runs health": {0, 1, 2, 3, 4},
+    "runs health": {0, 1, 2, 3, 4, 5},
     "train": {0, 1, 2, 4},
     "verdict": {0, 1, 2, 5, 6},
     "verify": {0, 1, 2, 9, 10},
