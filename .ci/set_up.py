@@ -1,11 +1,11 @@
 """Sets up .venv from requirements.txt, constraints.txt and pyproject.toml. `./run` calls it when something is
 missing.
 
-    python3 .ci/set_up.py PYTHON STATE
+    python3 .ci/set_up.py PYTHON STATE [MORE]
 
 It needs a Python 3.11 with nothing installed. PYTHON is the command that .venv is made with; STATE is what
-`./run` compares with .venv.stamp: a checksum of the three files, then the folder, since an environment cannot
-be moved.
+`./run` compares with .venv.stamp: a checksum of the files, then the folder, since an environment cannot
+be moved. MORE is another file of requirements, which is installed too.
 
 The marks of a whole environment lie beside it, so that a removal that was cut short leaves nothing that looks
 like one.
@@ -34,7 +34,7 @@ NO_INDEX = re.compile(
 )
 
 
-def main(python: str, state: str) -> None:
+def main(python: str, state: str, *more: str) -> None:
     """Set up unless another call has done so meanwhile."""
     with open_lock() as lock:
         wait_for(lock)
@@ -46,7 +46,7 @@ def main(python: str, state: str) -> None:
             STAMP.unlink(missing_ok=True)
             LIST.unlink(missing_ok=True)
             LOG.write_text("")
-            install(python)
+            install(python, more)
             note_all()
             replace(STAMP, f"{state}\n")
             say("set up")
@@ -155,7 +155,7 @@ def put_aside() -> None:
         subprocess.run(["rm", "-rf", "--", *old], check=True)
 
 
-def install(python: str) -> None:
+def install(python: str, more: tuple[str, ...]) -> None:
     """Install first what installs and builds, then what it builds, then the rest; no code runs before its
     hash was seen."""
     if not (VENV / "pyvenv.cfg").is_file():
@@ -173,7 +173,10 @@ def install(python: str) -> None:
     pip_each(first, *hashed, "--only-binary", ":all:", name="first")
     pip_each(sources, *hashed, "--no-build-isolation", name="sources")
     report = folder() / "report.json"
-    wanted = ["-r", "requirements.txt", "-c", "constraints.txt"]
+    wanted = [word for file in ("requirements.txt", *more) for word in ("-r", file)] + [
+        "-c",
+        "constraints.txt",
+    ]
     pip("install", "--dry-run", "--only-binary", ":all:", "--report", str(report), *wanted)
     pip_each(list(resolved(report, pins)), *hashed, "--only-binary", ":all:", name="chosen")
     pip("install", "--no-deps", "--no-build-isolation", "-e", ".")

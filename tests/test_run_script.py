@@ -120,7 +120,14 @@ def download(tmp_path: Path) -> Download:
     root.mkdir()
     fakes.mkdir()
     (root / ".ci").mkdir()
-    for name in ("run", ".ci/set_up.py", "requirements.txt", "constraints.txt", "pyproject.toml"):
+    for name in (
+        "run",
+        ".ci/set_up.py",
+        "requirements.txt",
+        "requirements-dev.txt",
+        "constraints.txt",
+        "pyproject.toml",
+    ):
         shutil.copy2(REPOSITORY / name, root / name)
     environment = {
         "PATH": f"{fakes}:/usr/bin:/bin",
@@ -201,6 +208,20 @@ def test_set_up_happens_once(download: Download) -> None:
     done = download.run("true")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert download.calls() == []
+
+
+def test_tools_of_tests_are_installed_by_the_first_call_that_wants_them_and_stay(download: Download) -> None:
+    def chosen() -> list[list[str]]:
+        calls = [call.split() for call in download.calls() if "--report" in call]
+        return [[call[n + 1] for n, word in enumerate(call) if word == "-r"] for call in calls]
+
+    assert download.run("true").returncode == 0
+    assert chosen() == [["requirements.txt"]]
+    for _ in range(2):
+        download.run("python", "-c", "pass")
+    assert chosen() == [["requirements.txt", "requirements-dev.txt"]]
+    assert download.run("true").returncode == 0
+    assert chosen() == []
 
 
 @pytest.mark.parametrize("name", ["requirements.txt", "constraints.txt", "pyproject.toml"])
@@ -643,6 +664,7 @@ def test_only_a_file_whose_hash_is_known_is_installed(tmp_path: Path, wheels: Pa
     own = sha256(wheels / "wares-1.0+own-py3-none-any.whl") if true else 64 * "0"
     other = sha256(wheels / "wares-1.0-py3-none-any.whl")
     (root / "requirements.txt").write_text("wares==1.0\n")
+    (root / "requirements-dev.txt").touch()
     (root / "constraints.txt").write_text(
         f"wares==1.0\n    # --hash=sha256:{own}  wares-1.0+own-py3-none-any.whl\n"
         f"    # --hash=sha256:{other}  wares-1.0-py3-none-any.whl\n"

@@ -79,7 +79,7 @@ def forked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("fork")
     root = made_run(home / "a fork").root
     other = made_run(home / "other", seed=41, changes={"evaluation.seed": 3}).root
-    made_from = ("requirements.txt", "constraints.txt", "pyproject.toml")
+    made_from = ("requirements.txt", "requirements-dev.txt", "constraints.txt", "pyproject.toml")
     for name in ("run", ".ci/set_up.py", *made_from, ".dvc/config", ".dvc/.gitignore"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, root / name)
