@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from assay.core.counting import counted
 from assay.core.storage.files import read_bytes, read_text, sha256_bytes, write_bytes, write_text
 from assay.core.storage.json import digest, dumps, read_record, write_json
 from assay.package import verify as plain
@@ -91,11 +92,14 @@ def _provenance(told: Judgement, members: Mapping[str, bytes | Path]) -> bytes:
 
 
 def _card(told: Judgement, judged: Judged) -> str:
-    files = [f"{name}: {file.name}, sha256 {file.sha256}" for name, file in _sources(told)]
+    files = [
+        f"{name}: {file.name}, {file.bytes} bytes, sha256 {file.sha256}" for name, file in _sources(told)
+    ]
     listed = "\n".join(f"* {each}" for each in files)
     return (
         f"# {told.title}\n\n**{heading(judged.claim)}.** {judged.claim.sentence}\n\n"
         f"Reason: {judged.claim.reason}.\n\n"
+        f"Compared with before: {counted(told.compared, 'sets')} of results.\n\n"
         "report.html has everything; rows/ has the results as they were read, texts as digests. They come"
         " from:\n\n"
         f"{listed}\n\n`assay verify` derives all of it from the rows again. verify.py checks the files"

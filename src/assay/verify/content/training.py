@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from assay.core.config.settings import Params
@@ -23,8 +23,8 @@ from assay.training.health.honest_play import honest_play
 from assay.training.health.relative import moved_levels
 from assay.training.health.rules import Heard, Monitor
 from assay.training.health.signals import NUMBERS, StepSignals
-from assay.training.log.history import Raised, Watch
-from assay.training.log.step_chain import check_chain
+from assay.training.log.history import Raised, Watch, component_row
+from assay.training.log.step_chain import LINKS, check_chain
 from assay.training.recipe import chosen_step, item_order
 from assay.verify.checks import LookResult
 from assay.verify.compared import NEAR
@@ -185,6 +185,7 @@ def _apart(alarm: TrainAlarm) -> TrainAlarm:
 # Of a row of the log, beside the numbers that the trainer gives.
 FACTS = {"step", "kl_probe", "item_ids", "digests", "components", "skipped", "lost", "retries", "signals"}
 FACTS |= {"fields", "window", "chain"}
+SIGNALS = {*NUMBERS, "top_share", "top_share_right", "top_share_items"}
 _LOGGED = re.compile(r"[A-Za-z0-9_/.@-]{1,60}")
 # A mean over a step's episodes is taken once in 64 bits and once by the trainer in 32.
 TRAINER_DIGITS = 1e-4
@@ -230,7 +231,12 @@ def log_whole(package: Unpacked) -> LookResult:
             " train_log.jsonl"
         )
     size = params.train.items_per_step * params.train.group_size
-    wrong += [f"train_log.jsonl, step {row['step']}: {fault}" for row in rows for fault in _odd(row, size)]
+    columns = set(component_row(0, [], package.task))
+    wrong += [
+        f"train_log.jsonl, step {row['step']}: {fault}"
+        for row in rows
+        for fault in (*_strange(row, columns), *_odd(row, size))
+    ]
     wrong += [*_off_schedule(package)]
     steps, planned = [each.step for each in package.validations], scheduled(package)
     if steps != sorted(set(steps) & set(planned)) or planned[0] not in steps:
@@ -249,11 +255,6 @@ def log_whole(package: Unpacked) -> LookResult:
 def _odd(row: dict[str, Any], episodes: int) -> list[str]:
     """Return in what a row contradicts itself."""
     signals, components = row["signals"], row["components"]
-    wrong = [
-        f"{name!r:.60} is no number of a training"
-        for name in sorted(row.keys() - FACTS)
-        if not _plain(name, row[name])
-    ]
     kept = episodes - row["lost"]
     pairs = {
         "step": (row["step"], components["step"]),
@@ -263,7 +264,7 @@ def _odd(row: dict[str, Any], episodes: int) -> list[str]:
         "lost": (1 - kept / episodes, signals["lost"]),
         "n": (kept, components["n"]),
     }
-    wrong += [
+    wrong = [
         f"{name}: {one!r} and {other!r} in one row" for name, (one, other) in pairs.items() if one != other
     ]
     mean = components["mean_cumulative"]
@@ -271,6 +272,18 @@ def _odd(row: dict[str, Any], episodes: int) -> list[str]:
         if told is not None and mean is not None and abs(told - mean) > TRAINER_DIGITS * max(1.0, abs(mean)):
             wrong.append(f"reward: {told!r} and {mean!r} in one row")
     return wrong
+
+
+def _strange(row: dict[str, Any], columns: Set[str]) -> Iterator[str]:
+    """Yield what no training logs of a step: a name of no number, a value that is none."""
+    known = {"components": columns, "signals": SIGNALS, "digests": {*LINKS}}
+    inner = {name: row[name] for name in ("components", "signals", "fields", "window")}
+    for place, values in {"": {name: row[name] for name in row.keys() - FACTS}, **inner}.items():
+        for name in sorted(values):
+            if not _plain(name, values[name]) or name not in known.get(place, values):
+                yield f"{place}{'.' if place else ''}{name!r:.60} is no number of a training"
+    if row["digests"].keys() != known["digests"]:
+        yield f"digests: {', '.join(sorted(row['digests']))!r:.60}, expected {', '.join(LINKS)}"
 
 
 def _plain(name: str, value: object) -> bool:
