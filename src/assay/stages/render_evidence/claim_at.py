@@ -196,7 +196,15 @@ def claim_at(
         notes=[
             *beside.notes,
             *rival_notes(reader.task, plan, facts),
-            *_notes(reader, trained, before[1], after[1], greedy[0][1], greedy[1][1]),
+            *_notes(
+                reader.task,
+                trained,
+                before[1],
+                after[1],
+                greedy[0][1],
+                greedy[1][1],
+                played=split_word(reader.suite.split),
+            ),
             *_cautions(reader.task, trained, log, before, after),
             *(detail_notes(details) if project.params.evaluation.open else ()),
             *shared_with_train(project),
@@ -249,15 +257,20 @@ def _tables(
 
 
 def _notes(
-    reader: ArmReader, trained: Training, before: list[Episode], after: list[Episode], *greedy: list[Episode]
+    task: Task,
+    trained: Training,
+    before: list[Episode],
+    after: list[Episode],
+    *greedy: list[Episode],
+    played: str = "held-out",
 ) -> list[str]:
     """Return what a reader must be warned of that no comparison shows: alarms, and prompts that were cut."""
     rung = trained.alarms if isinstance(trained, TrainFacts) else ()
-    found, played = [training_alarm_said(alarm) for alarm in rung], split_word(reader.suite.split)
+    found = [training_alarm_said(alarm) for alarm in rung]
     for arm, episodes in zip(
         ("before", "after", "before (greedy)", "after (greedy)"), (before, after, *greedy), strict=True
     ):
-        found += [alarm_said(alarm, f"{played} episodes {arm}") for alarm in alarms(reader.task, episodes)]
+        found += [alarm_said(alarm, f"{played} episodes {arm}") for alarm in alarms(task, episodes)]
     cut = cuts_said([*before, *after])
     return found if cut is None else [*found, f"{played.capitalize()}: {cut}."]
 
