@@ -256,7 +256,6 @@ _design(
     "words of the package",
     "V1",
     comment_in_the_settings=appended("params.yaml", f"# {LAB}\n"),
-    settings_in_another_order=lambda files: files.update({"params.yaml": _last_first(files["params.yaml"])}),
     script_in_the_datas_page=appended(README, "<script src=//x></script>\n"),
     picture_in_the_datas_page=appended(README, "<img src=//x onerror=alert(1)>\n"),
     link_in_the_datas_page=appended(README, "[see](javascript:alert(1))\n"),
@@ -273,6 +272,7 @@ _design(
     base_measured_otherwise=told(BASE, mean_reward=-0.4, success_rate=0.3),
     merged_model_closer=told("parity.json", logit_difference_at_most=1e-7, free_agreement=0.99),
     calls_made_again=logged(lambda row: row.update(retries=5)),
+    settings_in_another_order=lambda files: files.update({"params.yaml": _last_first(files["params.yaml"])}),
     words_on_the_datas_page=appended(README, f"{LAB}\n"),
     losses_of_the_training=logged(lambda row: row.update(reward_std=row["reward_std"] + 0.01)),
 )

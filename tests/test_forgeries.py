@@ -1,0 +1,32 @@
+"""docs/verify.md tells of forgeries of runs and judgements as they came out."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from tests.house import ROOT
+from tests.pages import text_of
+
+FOUND = json.loads((ROOT / "benchmarks/results/tamper.json").read_text(encoding="utf-8"))
+PAGE = text_of("docs/verify.md")
+
+
+@pytest.mark.parametrize("kind", ["run", "judgement"])
+def test_the_table_of_forgeries_by_level_is_what_was_measured(kind: str) -> None:
+    levels = ("V0", "V1", "V2", "V3", "none")
+    rows = [
+        f"| {kind}: {name} | {sum(row.values())} | {' | '.join(str(row[level] or '') for level in levels)} |"
+        for name, row in FOUND[f"{kind}_designs_by_kind_and_level"].items()
+    ]
+    table = re.sub(r" +", " ", PAGE)
+    assert [row for row in rows if re.sub(r" +", " ", row) not in table] == []
+    late = [each["design"] for each in FOUND[f"{kind}_designs_otherwise"] if each["level"] == "none"]
+    assert late == [], "found by nothing, and due"
+    assert f"{FOUND[f'{kind}_designs_n']} of a {kind}" in " ".join(PAGE.split())
+
+
+def test_enough_were_tried() -> None:
+    assert sum(FOUND[f"{kind}_designs_n"] for kind in ("run", "judgement")) >= 100
