@@ -93,10 +93,10 @@ def relocked(files: Files, touched: set[str], folder: Path, *, settings: bool = 
         lock, values = read_yaml(folder / "dvc.lock", fix=""), read_yaml(folder / "params.yaml", fix="")
         for stage in lock["stages"].values():
             for kind in ("deps", "outs"):
-                stage[kind] = [found for each in stage[kind] if (found := _entry(each, files, folder))]
+                stage[kind] = [found for each in stage[kind] if (found := entry_of(each, files, folder))]
             if settings and "params" in stage:
                 told = stage["params"]["params.yaml"]
-                stage["params"]["params.yaml"] = {name: deepcopy(_at(values, name)) for name in told}
+                stage["params"]["params.yaml"] = {name: deepcopy(value_at(values, name)) for name in told}
         files = files | ({} if "dvc.lock" in touched else {"dvc.lock": lock_text(lock, BEFORE).encode()})
     except UNUSABLE:
         return files  # a lock, or settings, that cannot be read any more stay as they are
@@ -132,7 +132,7 @@ def rederived(files: Files, folder: Path) -> Files:
     return files_in(folder)
 
 
-def _entry(entry: Any, files: Files, folder: Path) -> Any:
+def entry_of(entry: Any, files: Files, folder: Path) -> Any:
     """Return an entry of dvc.lock for a path as it is now; None where it is gone."""
     name = entry["path"]
     if name in files:
@@ -144,7 +144,7 @@ def _entry(entry: Any, files: Files, folder: Path) -> Any:
     return entry | {"md5": digest, "size": size, "nfiles": len(inside)}
 
 
-def _at(values: Any, dotted: str) -> Any:
+def value_at(values: Any, dotted: str) -> Any:
     for name in dotted.split("."):
         values = values[name]
     return values

@@ -61,6 +61,7 @@ LONG = {
     "tools/test_published_seeds.py",
     "tools/test_push.py",
     "tools/test_redraw.py",
+    "tools/test_seed_designs.py",
     "tools/test_seeds.py",
     "tools/test_sweep.py",
     "tools/test_sweep_adapters.py",

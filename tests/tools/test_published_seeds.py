@@ -6,6 +6,7 @@ import gzip
 import json
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,11 @@ from assay.core.storage.json import write_json
 from assay.package.archive import sealed, write_tar
 from assay.pipeline.dvc_lock import md5_at
 from assay.tools import verify
-from assay.tools.recipe.check_seeds import HOME, pack_seeds
+from assay.tools.recipe.check_seeds import HOME, check_seeds, pack_seeds
 from assay.tools.recipe.recipe_file import read_stages
-from assay.verify.checks import CODES
+from assay.verify.checks import CODES, Check
 from tests.tools.test_recipe_json import entry_of
+from tests.verification.flipped import unfound_flips
 from tests.verification.made_run import made_run
 
 ASKED = verify.VerifyRequest()
@@ -154,3 +156,16 @@ def test_a_package_without_a_seed_or_without_data_says_so_in_one_line(
     root = unpacked(packed, tmp_path)
     shutil.rmtree(root / gone)
     assert said in told(checked(sealed_again(root, tmp_path), tmp_path), "V1 runs")
+
+
+def test_a_byte_of_any_member_that_is_another_is_found(packed: Path, tmp_path: Path) -> None:
+    root = unpacked(packed, tmp_path)
+    work = iter(range(1000))
+
+    def look(package: Path, name: str) -> Iterator[Check]:
+        folder = tmp_path / f"work{next(work)}"
+        folder.mkdir()
+        # Lazily: what a dvc.lock or provenance.json vouches for is looked at before anything is graded.
+        return check_seeds(package, folder, processes=1)
+
+    assert unfound_flips(root, look) == []

@@ -259,8 +259,13 @@ def words_of(project: Project) -> Words | None:
     return Merged(MERGES) if learned else Words(task.vocabulary())
 
 
-def _arm(project: Project, name: str, suite: Suite, skill: float, policy: str) -> None:
-    episodes = played(task_of(project), suite.plays(), skill, name, words_of(project))
+def _arm(
+    project: Project, name: str, suite: Suite, skill: float, policy: str, *, trained: bool = False
+) -> None:
+    """Write an arm; of what was trained, another seed is another player."""
+    seed = project.params.seed if trained else 0
+    label = f"{name} {seed}" if seed else name
+    episodes = played(task_of(project), suite.plays(), skill, label, words_of(project))
     write_jsonl(
         project.results(f"{name}.jsonl"), [each.model_copy(update={"policy": policy}) for each in episodes]
     )
@@ -474,12 +479,14 @@ def _adapter(project: Project) -> Path:
 
 
 def _after(project: Project, trained: Training) -> None:
-    _arm(project, "post_eval", heldout_suite(project), 0.8, trained.policy_digest)
-    _arm(project, "post_eval_greedy", heldout_suite(project, draws=1), 0.8, trained.policy_digest)
+    _arm(project, "post_eval", heldout_suite(project), 0.8, trained.policy_digest, trained=True)
+    _arm(
+        project, "post_eval_greedy", heldout_suite(project, draws=1), 0.8, trained.policy_digest, trained=True
+    )
     _arm(project, AGAIN, heldout_suite(project, again=True), 0.2, trained.base_digest)
     secondary, base = secondary_suites(project), trained.base_digest
     for name, suite in secondary.items():
-        _arm(project, secondary_file("post_eval", name), suite, 0.8, trained.policy_digest)
+        _arm(project, secondary_file("post_eval", name), suite, 0.8, trained.policy_digest, trained=True)
     for suite in (heldout_suite(project), *secondary.values()):
         note_opening(project, "pre_eval", suite, base, base=base)
         note_opening(project, "post_eval", suite, trained.policy_digest, base=base)
@@ -490,7 +497,7 @@ def _after(project: Project, trained: Training) -> None:
         return
     assert isinstance(trained, TrainFacts), "nobody can repeat for random rewards what was done elsewhere"
     paid_by_a_coin = sha256_bytes(f"coin {trained.seed}".encode())
-    _arm(project, CONTROL, heldout_suite(project), 0.2, paid_by_a_coin)
+    _arm(project, CONTROL, heldout_suite(project), 0.2, paid_by_a_coin, trained=True)
     facts = ControlFacts(
         asked=True,
         base_digest=trained.base_digest,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from assay.stages.render_evidence.ahead import end_when_orphaned
@@ -40,6 +41,7 @@ CONSISTENT: tuple[tuple[str, Look], ...] = (
     ("policies", suites.policies_named),
     ("ledger", stated.openings_follow),
     ("arms", suites.arms_apart),
+    ("draws", suites.draws_apart),
     ("rivals", stated.rivals_told),
     ("steps", training.log_whole),
     ("training items", training.items_in_order),
@@ -150,9 +152,19 @@ def settings_fit(package: Unpacked) -> LookResult:
     )
 
 
-def consistent(package: Unpacked) -> Iterator[Check]:
-    """Yield the checks of what must hold together."""
+def consistent(
+    package: Unpacked, otherwise: Mapping[str, Look | None] = MappingProxyType({})
+) -> Iterator[Check]:
+    """Yield the checks of what must hold together.
+
+    Args:
+        package: All of a run, or what a package of seeds holds of one.
+        otherwise: By the name of a look what is looked at in its place; None: nothing is.
+    """
     for name, look in CONSISTENT:
+        found = otherwise.get(name, look)
+        if found is None:
+            continue
         if package.elsewhere and look in OF_A_TRAINING:
             yield unlooked("V3", name, "trained elsewhere: there is no log of it", "not shown")
             continue
@@ -160,8 +172,8 @@ def consistent(package: Unpacked) -> Iterator[Check]:
             if isinstance(instead, str):
                 yield unlooked("V3", name, instead, "not shown")
                 continue
-            look = instead
-        yield looked("V3", name, partial(look, package))
+            found = instead
+        yield looked("V3", name, partial(found, package))
 
 
 def _waited(beside: Callable[[], list[Check]]) -> list[Check]:

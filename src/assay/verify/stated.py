@@ -20,8 +20,8 @@ from assay.evidence.claim.openings import level_of, openings_of
 from assay.package.layout import OPENINGS, PARITY
 from assay.package.parity import Parity
 from assay.package.provenance import Sha256
-from assay.pipeline.heldout_ledger import HeldoutLedger
-from assay.pipeline.note_openings import opened_records
+from assay.pipeline.heldout_ledger import HeldoutLedger, key_of
+from assay.pipeline.note_openings import opened_records, recipe_of
 from assay.pipeline.rival_files import BaseRivals, facts_of, file_of
 from assay.policy.base.pretrained import name_of
 from assay.tasks.protocol import reward_range
@@ -65,12 +65,25 @@ class AskedBase(Record):
 def facts_within_bounds(package: Unpacked) -> LookResult:
     """Check that what was measured of the model is of this model, in range, and keeps the bounds of the
     settings."""
-    wrong = [*_base(package), *_parity(package), *_control(package), *_written_otherwise(package)]
-    said = (
-        "base.json, parity.json and control.json are of this run and keep its bounds; their numbers need the"
-        " model"
-    )
-    return LookResult(said, wrong)
+    wrong = [*_parity(package), *_told(package), *_written_otherwise(package)]
+    return _facts_said("base.json, parity.json and control.json", wrong)
+
+
+def facts_without_models(package: Unpacked) -> LookResult:
+    """Check the same where there are no models, and nothing was merged."""
+    told, trained, wrong = package.base.get("digest"), package.told.base_digest, [*_told(package)]
+    if told != trained:
+        wrong.append(f"base.json, digest: {str(told)[:16]}, and {trained[:16]} in train.json")
+    return _facts_said("base.json and control.json", wrong)
+
+
+def _told(package: Unpacked) -> Iterator[str]:
+    yield from _base(package)
+    yield from _control(package)
+
+
+def _facts_said(files: str, wrong: list[str]) -> LookResult:
+    return LookResult(f"{files} are of this run and keep its bounds; their numbers need the model", wrong)
 
 
 def _base(package: Unpacked) -> Iterator[str]:
@@ -172,16 +185,39 @@ def openings_follow(package: Unpacked) -> LookResult:
         for (name, before), now in zip(_facts(told).items(), _facts(found).values(), strict=True)
         if before != now
     ]
-    claim, path = package.claim, package.results("openings.json")
+    of = counted(len(told.others), "tries")
+    return LookResult(
+        f"place {told.place} of the claim, behind {of} that the ledger names", [*wrong, *_claimed(package)]
+    )
+
+
+def openings_without_ledger(package: Unpacked) -> LookResult:
+    """Check the same as far as settings and data tell it, where the ledger is not there."""
+    told, suite, recipe = package.opened, package.heldout, recipe_of(package.project.params)
+    follows = {
+        "records": key_of(suite.contents),
+        "n_records": len(set(suite.contents)),
+        "seed": recipe.seed,
+        "seeds": recipe.seeds,
+    }
+    wrong = [
+        f"openings.json, {name}: {getattr(told, name)!r}; settings and data give {value!r}"
+        for name, value in follows.items()
+        if getattr(told, name) != value
+    ]
+    of = counted(len(told.others), "tries")
+    return LookResult(f"place {told.place} of the claim, behind {of}", [*wrong, *_claimed(package)])
+
+
+def _claimed(package: Unpacked) -> Iterator[str]:
+    """Yield in what the claim does not follow from openings.json."""
+    claim, path, told = package.claim, package.results("openings.json"), package.opened
     opened = openings_of(told, sha256_bytes(read_bytes(path, fix=FIX)))
     if claim["verdict"] != "NOT EVALUABLE" and claim["level"] != level_of(opened, package.plan):
-        wrong.append(
-            f"claim.json, level: {claim['level']}; place {told.place} leaves {level_of(opened, package.plan)}"
-        )
+        level = level_of(opened, package.plan)
+        yield f"claim.json, level: {claim['level']}; place {told.place} leaves {level}"
     if claim["opened"] is not None and claim["opened"] != opened.model_dump(mode="json"):
-        wrong.append("claim.json, opened: not what openings.json says")
-    of = counted(len(told.others), "tries")
-    return LookResult(f"place {told.place} of the claim, behind {of} that the ledger names", wrong)
+        yield "claim.json, opened: not what openings.json says"
 
 
 def _facts(of: OpenedRecords) -> dict[str, Any]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
+from typing import Any, NamedTuple
 
 from assay.core.config.settings import ScratchBase
 from assay.core.counting import counted
@@ -26,6 +27,7 @@ from assay.verify.unpacked import Unpacked
 
 BEFORE, AFTER = "pre_eval", "post_eval"
 WHOLE = "of the whole model:"
+CHANCE = 1e-6  # what is less likely than this was not drawn
 APART = 0.5  # of the items of two arms with the same texts: where there are fewer, the policies are far apart
 Texts = list[tuple[str, ...]]
 _PROMPT, _MESSAGES = re.compile(r"[0-9a-f]{16}"), re.compile(r"messages:[0-9a-f]{16}")
@@ -191,8 +193,8 @@ def arms_apart(package: Unpacked) -> LookResult:
     plays as the base to the letter.
     """
     learned = _learned(package)
-    texts = {name: _texts(package.episodes(name)) for name in learned}
-    pairs = {(one, other): _share(texts[one], texts[other]) for one, other in combinations(learned, 2)}
+    texts = {name: texts_of(package.episodes(name)) for name in learned}
+    pairs = {(one, other): share_of(texts[one], texts[other]) for one, other in combinations(learned, 2)}
     wrong, alike = [], []
     for (one, other), share in pairs.items():
         if share < 1.0 or (learned[one], learned[other]) == (0.0, 0.0):
@@ -208,7 +210,9 @@ def arms_apart(package: Unpacked) -> LookResult:
             )
     for suite in package.project.params.played[1:]:
         one, other = (secondary_file(stage, suite) for stage in (BEFORE, "post_eval"))
-        share = pairs[one, other] = _share(_texts(package.episodes(one)), _texts(package.episodes(other)))
+        share = pairs[one, other] = share_of(
+            texts_of(package.episodes(one)), texts_of(package.episodes(other))
+        )
         if share == 1.0 and pairs[BEFORE, "post_eval"] < APART:
             wrong.append(f"{other}.jsonl: the texts of every item are those of {one}.jsonl")
     told = ", ".join(f"{other} and {one} {100 * share:.0f} %" for (one, other), share in pairs.items())
@@ -218,6 +222,71 @@ def arms_apart(package: Unpacked) -> LookResult:
             f"{said}; so little was learned that a copy could not be told from what was played", unshown=True
         )
     return LookResult(said, wrong)
+
+
+class Drawn(NamedTuple):
+    """What one draw of an item came to; `told` is its texts, or what a table keeps of them."""
+
+    item_id: str
+    draw: int
+    success: bool
+    told: object
+
+
+def drawn(episodes: Sequence[Episode]) -> list[Drawn]:
+    """Return episodes as no more than that."""
+    texts = (tuple(turn.completion for turn in each.turns) for each in episodes)
+    return [
+        Drawn(each.item_id, each.draw, each.success, text) for each, text in zip(episodes, texts, strict=True)
+    ]
+
+
+def validated(package: Unpacked, step: int) -> list[Drawn]:
+    """Return the sampled draws of the validation at a step; none where it was lost."""
+    return drawn(next((each.sampled for each in package.validations if each.step == step), []))
+
+
+def draws_apart(package: Unpacked, of: Callable[[Any, int], list[Drawn]] = validated) -> LookResult:
+    """Check that no draws were put in the place of others: where the validation of the chosen step, at the
+    same temperature, shows draws of one item that differ, those of the held-out suite do so somewhere too."""
+    if package.elsewhere:
+        return LookResult("trained elsewhere: no validation shows how far draws differ", unshown=True)
+    step = package.trained.chosen_step
+    told, wrong = merged_draws([(drawn(package.episodes(AFTER)), of(package, step))])
+    return LookResult(f"{told}, as in the validation of step {step}", wrong)
+
+
+def merged_draws(pairs: Sequence[tuple[Sequence[Drawn], Sequence[Drawn]]]) -> tuple[str, list[str]]:
+    """Return how many held-out items have draws that differ, and what of it chance does not explain.
+
+    If items of both suites differ equally often, and v of m + n in all are validation's, then all v of them
+    are validation's with probability below (m / (m + n)) ** v.
+
+    Args:
+        pairs: Of each policy its draws in the held-out suite and in a validation.
+    """
+    said, wrong = "", []
+    for name, of in (("success", lambda each: each.success), ("texts", lambda each: each.told)):
+        here, there, n, m = 0, 0, 0, 0
+        for heldout, validation in pairs:
+            draws = 1 + min(max((each.draw for each in part), default=0) for part in (heldout, validation))
+            differ, items = _differing(heldout, draws, of)
+            here, n = here + differ, n + items
+            differ, items = _differing(validation, draws, of)
+            there, m = there + differ, m + items
+        said = f"the draws of {here} of {counted(n, 'items')} differ in {name}"
+        if here == 0 and m and (m / (m + n)) ** there < CHANCE:
+            wrong.append(f"{AFTER}.jsonl: {said}, and of {there} of {m} in the validation of the chosen step")
+    return said, wrong
+
+
+def _differing(draws: Sequence[Drawn], first: int, of: Callable[[Drawn], object]) -> tuple[int, int]:
+    """Return how many items have draws that differ, among the first so many, and how many items there are."""
+    found: dict[str, set[object]] = {}
+    for each in draws:
+        if each.draw < first:
+            found.setdefault(each.item_id, set()).add(of(each))
+    return sum(len(each) > 1 for each in found.values()), len(found)
 
 
 def _learned(package: Unpacked) -> dict[str, float]:
@@ -232,12 +301,12 @@ def _learned(package: Unpacked) -> dict[str, float]:
     return {name: sum(rates[:step]) for name, step in steps.items()}
 
 
-def _share(one: Mapping[str, Texts], other: Mapping[str, Texts]) -> float:
+def share_of(one: Mapping[str, Texts], other: Mapping[str, Texts]) -> float:
     """Return of how many of the items of one arm another has the very same texts."""
     return sum(texts == other.get(item) for item, texts in one.items()) / max(1, len(one))
 
 
-def _texts(episodes: Sequence[Episode]) -> dict[str, Texts]:
+def texts_of(episodes: Sequence[Episode]) -> dict[str, Texts]:
     """Return the texts of all draws of each item, in an order of their own, so that draws that were moved
     about do not hide."""
     found: dict[str, Texts] = {}

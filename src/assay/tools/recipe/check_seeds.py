@@ -1,5 +1,6 @@
 """The raw episodes of every seed of a recipe, in a package of their own, and what such a package says again
-of itself: data, dvc.lock, every claim from raw episodes, the numbers over seeds.
+of itself: data, dvc.lock, every claim from raw episodes, each run as a package of it alone would be looked
+at, the numbers over seeds.
 
 One archive a task in evidence/seeds/, tracked by DVC through a file beside it. What is equal in every run, as
 the data and the measurement of the base, lies in it once. All follows from it with this code and no model.
@@ -19,17 +20,20 @@ from pathlib import Path, PurePath
 from typing import Any
 
 import assay
+from assay.core.config.settings import ScratchBase
 from assay.core.counting import counted
 from assay.core.errors import ConfigError, PackageError
-from assay.core.evidence_files import RESULTS, folder_of, place_of
+from assay.core.evidence_files import LOGS, RESULTS, folder_of, place_of
+from assay.core.records import Episode
 from assay.core.storage.files import read_bytes, write_bytes, write_text
 from assay.core.storage.json import dumps, read_record, write_json
 from assay.core.storage.untrusted import listing
+from assay.evidence.claim.claim import Claim
 from assay.evidence.figures.drawing import render
 from assay.evidence.figures.gallery import of_seeds_of
 from assay.evidence.recipe.records import Recipes, SeedsTogether
 from assay.package.archive import sealed, sha256_of, write_gz, write_tar
-from assay.package.layout import PROVENANCE, SUMS, files_of
+from assay.package.layout import BASE, PROVENANCE, SUMS, files_of
 from assay.package.verify import FORMAT
 from assay.pipeline.dvc_lock import folder_md5, md5, md5_at
 from assay.pipeline.project import Project
@@ -41,6 +45,7 @@ from assay.tools.recipe.compare import LOCK, SETTINGS
 from assay.tools.verify import RECIPE, SHARED
 from assay.verify.checks import Check, LookResult, looked, unlooked
 from assay.verify.compared import compare
+from assay.verify.packed_seed import PackedSeed, lines_of, looks_at, seeds_apart
 from assay.verify.unpacked import link
 
 HOME = "evidence/seeds"
@@ -48,11 +53,19 @@ HOME = "evidence/seeds"
 # quotes.
 PAGES = tuple(place_of(name) for name in ("claim.json", "metrics.json"))
 KINDS = ("png", "svg")
+TOKENIZER = f"{BASE}/tokenizer.json"
 FIX = "./run assay seeds again"
-# What a comparison with the bases that were built beside it, or with runs that were left out, cannot say
-# again; and what dvc.lock itself shows.
-NOT_DERIVED = ("bases", "notes", "lock_sha256")
 DATA = folder_of("data")
+LOGGED = place_of("train_log.jsonl").rpartition("/")[0]
+# By whom the rest is told, which a package of seeds does not hold.
+NO_MODELS = (
+    "a package of seeds holds no base, no adapter and no ledger: that models with these digests played, and"
+    " which openings came before, is the word of whoever made it"
+)
+NO_LOGS = (
+    "of an older version, and without evidence/logs/train: the tables of a training were held against each"
+    " other, its settings and its facts, and not made again from its log"
+)
 OTHER = "check it with the version that made it, or make it again: ./run assay seeds"
 # What runs have in common, worked out once; a process that is forked has it too.
 _KNOWN: dict[tuple[str, ...], Any] = {}
@@ -67,17 +80,14 @@ def pack_seeds(root: Path, found: SeedsTogether, copies: Sequence[Path]) -> Path
     """
     runs = {copy.name: dict(files_of(copy, entries_of(copy), fix=FIX)) for copy in copies}
     figures = {f"{found.task}.{kind}": content for kind, content in draw_seeds(found, copies[0]).items()}
-    members: dict[str, bytes | Path] = {
-        **figures,
-        RECIPE: recipe_bytes(found),
-        PROVENANCE: f"{dumps({'format': FORMAT, 'seeds': found.task})}\n".encode(),
-    }
+    members: dict[str, bytes | Path] = {**figures, RECIPE: recipe_bytes(found)}
     for name in sorted({name for files in runs.values() for name in files}):
         places = [files.get(name) for files in runs.values()]
         same = None not in places and len({sha256_of(place) for place in places if place}) == 1
         for run, files in list(runs.items())[: 1 if same else None]:
             if name in files:
                 members[f"{SHARED if same else run}/{name}"] = files[name]
+    members[PROVENANCE] = provenance_bytes(found.task, members)
     packed = root / HOME / f"{found.task}.tar.gz"
     with tempfile.TemporaryDirectory(prefix="assay-seeds-") as scratch:
         write_tar(Path(scratch, "seeds.tar"), sealed(members))
@@ -99,15 +109,24 @@ def pack_seeds(root: Path, found: SeedsTogether, copies: Sequence[Path]) -> Path
 
 
 def entries_of(copy: Path) -> list[str]:
-    """Return what of a run is packed: its results, as dvc.lock names them, its settings and its data."""
+    """Return what of a run is packed: its results and logs, as dvc.lock names them, its settings, its data,
+    and the tokenizer of its base where that was learned."""
     outs = [
         str(out["path"])
         for name, stage in recipe_file.read_stages(copy).items()
         if name != recipe_file.LAST
         for out in stage.get("outs", [])
     ]
-    kept = [out for out in outs if out.startswith(f"{RESULTS}/")]
-    return [*kept, *PAGES, SETTINGS, LOCK, *data_of(Project.open(copy))]
+    kept = [out for out in outs if out.startswith((f"{RESULTS}/", f"{LOGS}/"))]
+    project = Project.open(copy)
+    return [*kept, *PAGES, SETTINGS, LOCK, *data_of(project), *words_of(project)]
+
+
+def words_of(project: Project) -> list[str]:
+    """Return the file without which no token can be counted: of a base whose tokenizer was learned."""
+    base = project.params.base
+    learned = isinstance(base, ScratchBase) and base.bpe_vocabulary is not None
+    return [TOKENIZER] if learned else []
 
 
 def data_of(project: Project) -> list[str]:
@@ -117,8 +136,23 @@ def data_of(project: Project) -> list[str]:
 
 
 def recipe_bytes(found: SeedsTogether) -> bytes:
-    """Return recipe.json as the package of one recipe holds it."""
-    return f"{dumps(Recipes(recipes={found.task: found}).model_dump(mode='json'))}\n".encode()
+    """Return recipe.json as the package of one recipe holds it: without the bases that were built beside it,
+    of which the package holds nothing."""
+    kept = found.model_copy(update={"bases": ()})
+    return f"{dumps(Recipes(recipes={found.task: kept}).model_dump(mode='json'))}\n".encode()
+
+
+def provenance_bytes(task: str, members: Mapping[str, bytes | Path]) -> bytes:
+    """Return provenance.json: of which task, and the sha256 of what no dvc.lock vouches for."""
+    apart = {*PAGES, SETTINGS, TOKENIZER}
+    named = [name for name in members if "/" not in name or name.partition("/")[2] in apart]
+    digests = {name: sha256_of(members[name]) for name in sorted({*named} - {PROVENANCE, SUMS})}
+    return f"{dumps({'format': FORMAT, 'seeds': task, 'sha256': digests})}\n".encode()
+
+
+def older_provenance(task: str) -> bytes:
+    """Return the same as it was before it named files."""
+    return f"{dumps({'format': FORMAT, 'seeds': task})}\n".encode()
 
 
 def draw_seeds(found: SeedsTogether, copy: Path) -> dict[str, bytes]:
@@ -163,6 +197,14 @@ def _checks(package: Path, work: Path, *, other_code: bool, processes: int) -> I
     except (OSError, RuntimeError) as error:  # a process beside was killed, or could not be started
         yield Check(level="V1", name="claims", outcome="failed", found=f"a process ended: {error}")
         return
+    packages = {copy.name: PackedSeed(copy) for copy in copies}
+    yield looked("V3", "seeds apart", partial(seeds_apart, packages))
+    yield unlooked("V3", "models and ledger", NO_MODELS, "not shown")
+    if not all(package.logged or package.elsewhere for package in packages.values()):
+        yield unlooked("V3", "logs of the trainings", NO_LOGS)
+    if one.bases or one.notes:
+        said = "what recipe.json says of bases and trainings that are not in the package is its maker's word"
+        yield unlooked("V1", "bases and notes", said, "not shown")
     name = f"{one.task}: the numbers over seeds, from raw episodes"
     yield looked("V1", name, partial(_numbers_again, package, one, copies, again))
     yield looked("V1", "figure", partial(_figure_again, package, one, copies[0], again, other_code))
@@ -179,7 +221,18 @@ def _names(package: Path, told: dict[str, SeedsTogether]) -> LookResult:
     told.update(found)
     expected = {SHARED, RECIPE, PROVENANCE, SUMS, *(f"{one.task}.{kind}" for kind in KINDS), *runs}
     others = sorted(each.name for each in package.iterdir() if each.name not in expected)
-    return LookResult("one recipe", [f"{name}: has no place in a package of seeds" for name in others])
+    wrong = [f"{name}: has no place in a package of seeds" for name in others]
+    alike = {*listing(package / SHARED)}
+    for run in runs:
+        twice = [name for name in listing(package / run) if name in alike]
+        wrong += [
+            f"{run}/{name}: lies in {SHARED} too, where no check would read it" for name in sorted(twice)
+        ]
+    stored = read_bytes(package / PROVENANCE, fix=FIX)
+    now = provenance_bytes(one.task, {name: package / name for name in listing(package)})
+    if stored not in (now, older_provenance(one.task)):
+        wrong.append(f"{PROVENANCE}: not the task and the sha256 of what no {LOCK} vouches for")
+    return LookResult("one recipe, and files as provenance.json has them", wrong)
 
 
 def _restored(package: Path, copies: Sequence[Path]) -> LookResult:
@@ -246,6 +299,8 @@ def _locked(package: Path, one: SeedsTogether, copies: Sequence[Path]) -> LookRe
         if sha256_of(package / copy.name / LOCK) != one.lock_sha256.get(copy.name):
             wrong.append(f"{copy.name}/{LOCK}: not that of {RECIPE}")
         entries, known, faults = entries_of(copy), dict[str, str](), dict[str, str]()
+        if not any((each / LOGGED).exists() for each in copies):  # of an older version, which is said
+            entries.remove(LOGGED)
         for stage, found in recipe_file.read_stages(copy).items():
             for entry in [*found.get("deps", []), *found.get("outs", [])]:
                 path = str(entry["path"])
@@ -286,7 +341,7 @@ def _data_again(copies: Sequence[Path], work: Path) -> LookResult:
 def _claims_again(
     copies: Sequence[Path], again: Path, data: Callable[[], LookResult], *, processes: int
 ) -> Iterator[Check]:
-    """Yield the check of the data, and one of each run's claim.
+    """Yield the check of the data, and those of each run.
 
     The first claim is made before the others, which need much of what it needed; the data are looked at
     beside.
@@ -295,34 +350,42 @@ def _claims_again(
     try:
         if processes < 2:
             yield looked("V1", "data", data)
-            yield from (_claim_again(copy, again) for copy in copies)
+            for copy in copies:
+                yield from _run_again(copy, again)
             return
         context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
         pool_of = partial(ProcessPoolExecutor, mp_context=context, initializer=end_when_orphaned)
         with pool_of(1) as pool:
             beside = pool.submit(looked, "V1", "data", data)
-            first = _claim_again(copies[0], again)
+            first = _run_again(copies[0], again)
             yield beside.result()
-        yield first
+        yield from first
         with pool_of(processes) as pool:
-            yield from pool.map(partial(_claim_again, again=again), copies[1:])
+            for found in pool.map(partial(_run_again, again=again), copies[1:]):
+                yield from found
     finally:
         _KNOWN.clear()
 
 
-def _claim_again(copy: Path, again: Path) -> Check:
-    """Grade every episode of a run again and make its claim; what was made takes the place of what is
-    stored."""
+def _run_again(copy: Path, again: Path) -> list[Check]:
+    """Grade every episode of a run again and make its claim, which takes the place of what is stored; then
+    look at it as at any run."""
+    read: dict[str, list[Episode]] = {}
 
     def look() -> LookResult:
         made, place = claim_at(Project.open(copy), _KNOWN), again / copy.name
+        read.update({name: episodes for name, (_, episodes) in made.arms.items()})
         for name, content in zip(PAGES, (made.claim, made.metrics()), strict=True):
             write_json(place / name, content)
         n = sum(len(episodes) for _, episodes in made.arms.values())
         said = (
             f"{counted(n, 'episodes')} of {counted(len(made.arms), 'arms')} graded again; claim and metrics"
         )
-        seen = compare(copy, place, PAGES, said=said)
+        # As a record, since a field that came later is told by its default.
+        stored = again / f"{copy.name}-stored"
+        write_json(stored / PAGES[0], read_record(copy / PAGES[0], Claim, fix=FIX))
+        write_bytes(stored / PAGES[1], read_bytes(copy / PAGES[1], fix=FIX))
+        seen = compare(stored, place, PAGES, said=said)
         for name in PAGES:
             write_bytes(copy / name, (place / name).read_bytes())
         # Not in the package, but what recipe.json tells of each seed is from there.
@@ -330,7 +393,8 @@ def _claim_again(copy: Path, again: Path) -> Check:
             write_json(copy / place_of(name), further)
         return LookResult(seen.said, [*made.misgraded, *seen.wrong])
 
-    return looked("V1", f"{copy.name}: claim", look)
+    claim = looked("V1", f"{copy.name}: claim", look)
+    return [claim, *lines_of(copy.name, [*looks_at(PackedSeed(copy, read), again / f"{copy.name}-tables")])]
 
 
 def _numbers_again(package: Path, told: SeedsTogether, copies: Sequence[Path], again: Path) -> LookResult:
@@ -339,10 +403,14 @@ def _numbers_again(package: Path, told: SeedsTogether, copies: Sequence[Path], a
     for copy in copies:  # what it rendered is another now where it was edited, which its own check said
         _write_lock(copy, without=recipe_file.LAST)
     runs = [recipe_file.read_seed(copy) for copy in copies]
-    found = recipe_file.combine_seeds(told.task, told.preset, copies, runs, told.bases, one_sided=one_sided)
-    same: Mapping[str, Any] = {name: getattr(told, name) for name in NOT_DERIVED}
-    write_bytes(again / RECIPE, recipe_bytes(found.model_copy(update=same)))
-    return compare(package, again, [RECIPE], said=f"{RECIPE} over {counted(len(runs), 'seeds')}")
+    found = recipe_file.combine_seeds(told.task, told.preset, copies, runs, (), one_sided=one_sided)
+    # What runs were left out, they cannot say; and what dvc.lock was, dvc.lock shows.
+    notes = told.notes if {*found.notes} <= {*told.notes} else found.notes
+    update: Mapping[str, Any] = {"notes": notes, "lock_sha256": told.lock_sha256}
+    write_bytes(again / RECIPE, recipe_bytes(found.model_copy(update=update)))
+    stored = again / "stored"
+    write_bytes(stored / RECIPE, recipe_bytes(told) if told.bases else read_bytes(package / RECIPE, fix=FIX))
+    return compare(stored, again, [RECIPE], said=f"{RECIPE} over {counted(len(runs), 'seeds')}")
 
 
 def _figure_again(

@@ -28,7 +28,7 @@ def regraded(package: Unpacked) -> Iterator[Check]:
     for name in package.arms:
         yield looked("V2", f"{name}.jsonl", partial(_arm, package, name))
     if not package.elsewhere:
-        yield looked("V2", "validation.jsonl", partial(_validations, package))
+        yield looked("V2", "validation.jsonl", partial(validations_regraded, package))
     if package.project.params.task.brings_code:
         if package.task_code is None:
             yield unlooked("V2", "rewards", unseen_said(package))
@@ -50,7 +50,8 @@ def _arm(package: Unpacked, name: str) -> LookResult:
     return _graded(package, [(package.suite_of(name), package.episodes(name), f"{name}.jsonl")])
 
 
-def _validations(package: Unpacked) -> LookResult:
+def validations_regraded(package: Unpacked) -> LookResult:
+    """Grade the episodes of every validation again."""
     parts, single = [], replace(package.validation, draws=1)
     for step, sampled, greedy in package.validations:
         parts.append((package.validation, sampled, f"validation.jsonl, step {step}, sampled"))

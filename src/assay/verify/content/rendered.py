@@ -39,36 +39,40 @@ def tables_again(package: Unpacked, work: Path) -> Iterator[Check]:
         work: An empty folder to compute in.
     """
 
-    def episodes() -> LookResult:
-        again, n = replace(package.project, root=work), 0
-        for name in package.arms:
-            write_jsonl(again.results(f"{name}.jsonl"), package.episodes(name))
-            n += len(package.episodes(name))
-        said = f"{counted(n, 'episodes')} of {counted(len(package.arms), 'arms')} written again"
-        names = [place_of(f"{name}.jsonl") for name in package.arms]
-        return compare(package.root, work, names, said=said)
-
-    def training() -> LookResult:
-        if package.elsewhere:
-            said = "trained elsewhere: no table of a training, and no line in its log"
-            here = [name for name in TRAINING_TABLES if place_of(name) in package.names]
-            wrong = [f"{name}: of a training, and the settings name none" for name in here if name != LOG]
-            return LookResult(said, wrong + [f"{LOG}: steps of no training" for _ in package.log[:1]])
-        history, again = history_of(package), replace(package.project, root=work)
-        Tables(again, history, package.validation, package.task).write()
-        write_jsonl(again.results("validation.jsonl"), package.validation_lines)
-        n = sum(len(each.sampled) + len(each.greedy) for each in history.validations)
-        said = (
-            f"tables of {counted(len(package.log), 'steps')} and"
-            f" {counted(len(history.validations), 'validations')} "
-        )
-        said += f"({counted(n, 'episodes')})"
-        return compare(package.root, work, [place_of(name) for name in TRAINING_TABLES], said=said)
-
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
-    yield looked("V1", "episodes", episodes)
-    yield looked("V1", "training tables", training)
+    yield looked("V1", "episodes", partial(episodes_again, package, work))
+    yield looked("V1", "training tables", partial(training_again, package, work))
+
+
+def episodes_again(package: Unpacked, work: Path) -> LookResult:
+    """Write the episodes of every arm again and compare each file with the stored one."""
+    again, n = replace(package.project, root=work), 0
+    for name in package.arms:
+        write_jsonl(again.results(f"{name}.jsonl"), package.episodes(name))
+        n += len(package.episodes(name))
+    said = f"{counted(n, 'episodes')} of {counted(len(package.arms), 'arms')} written again"
+    names = [place_of(f"{name}.jsonl") for name in package.arms]
+    return compare(package.root, work, names, said=said)
+
+
+def training_again(package: Unpacked, work: Path) -> LookResult:
+    """Compute the tables of a training again from its log and compare each with the stored one."""
+    if package.elsewhere:
+        said = "trained elsewhere: no table of a training, and no line in its log"
+        here = [name for name in TRAINING_TABLES if place_of(name) in package.names]
+        wrong = [f"{name}: of a training, and the settings name none" for name in here if name != LOG]
+        return LookResult(said, wrong + [f"{LOG}: steps of no training" for _ in package.log[:1]])
+    history, again = history_of(package), replace(package.project, root=work)
+    Tables(again, history, package.validation, package.task).write()
+    write_jsonl(again.results("validation.jsonl"), package.validation_lines)
+    n = sum(len(each.sampled) + len(each.greedy) for each in history.validations)
+    said = (
+        f"tables of {counted(len(package.log), 'steps')} and"
+        f" {counted(len(history.validations), 'validations')} "
+    )
+    said += f"({counted(n, 'episodes')})"
+    return compare(package.root, work, [place_of(name) for name in TRAINING_TABLES], said=said)
 
 
 def history_of(package: Unpacked) -> History:

@@ -104,11 +104,7 @@ def alarms_ring_again(package: Unpacked) -> LookResult:
             wrong.append(f"health.jsonl, {event.rule} at step {event.step}: {min(foreign)} is no train item")
     if package.trained.health != HealthSummary.of(package.events, monitor.unmeasured):
         wrong.append("train.json, health: not what health.jsonl and the log come to")
-    if package.trained.honest != (honest := Honest(package.task, items_of(package.project, "train")).facts):
-        wrong.append(
-            f"train.json, honest: {package.trained.honest} is stored, {honest} follows from the train items"
-        )
-    wrong += [*_ring_of_flags(package), *_played_honestly(package)]
+    wrong += [*_ring_of_flags(package), *played_honestly(package)]
     said = f"{counted(len(again), 'alarms')} {'rings' if len(again) == 1 else 'ring'} again from "
     said += f"{counted(len(package.log), 'steps')} and {counted(len(package.validations), 'validations')}"
     return LookResult(
@@ -117,22 +113,27 @@ def alarms_ring_again(package: Unpacked) -> LookResult:
     )
 
 
-def _played_honestly(package: Unpacked) -> list[str]:
-    """Return in what honest play is not as it is stored; that of a task whose code does not run here stands
-    as stored, and only what levels follow from it can be told."""
+def played_honestly(package: Unpacked) -> list[str]:
+    """Return in what the right answers, or honest play, are not as they are stored; play of a task whose code
+    does not run here stands as stored, and only what levels follow from it can be told."""
     task, stored, params = package.task, package.trained.honest_play, package.project.params
     items = items_of(package.project, "train")
-    keyed = Honest(task, items).facts is not None
+    honest, wrong = Honest(task, items).facts, list[str]()
+    if package.trained.honest != honest:
+        wrong.append(
+            f"train.json, honest: {package.trained.honest} is stored, {honest} follows from the train items"
+        )
+    keyed = honest is not None
     if getattr(task, "runner", task) is not None:
         again = honest_play(task, item_order(items, _first(params), params.seed), params, keyed=keyed)
     elif stored is not None:
         levels = moved_levels(params.health, stored, keyed=keyed)
         again = stored.model_copy(update={"levels": levels})
     else:
-        return []
-    if again == stored:
-        return []
-    return [f"train.json, honest_play: {stored} is stored, {again} follows from the train items"]
+        return wrong
+    if again != stored:
+        wrong.append(f"train.json, honest_play: {stored} is stored, {again} follows from the train items")
+    return wrong
 
 
 def _first(params: Params) -> int:
@@ -237,7 +238,7 @@ def log_whole(package: Unpacked) -> LookResult:
         for row in rows
         for fault in (*_strange(row, columns), *_odd(row, size))
     ]
-    wrong += [*_off_schedule(package)]
+    wrong += off_schedule(package, package.log)
     steps, planned = [each.step for each in package.validations], scheduled(package)
     if steps != sorted(set(steps) & set(planned)) or planned[0] not in steps:
         wrong.append(f"validation.jsonl: validations at {steps}, planned were {planned}")
@@ -267,11 +268,8 @@ def _odd(row: dict[str, Any], episodes: int) -> list[str]:
     wrong = [
         f"{name}: {one!r} and {other!r} in one row" for name, (one, other) in pairs.items() if one != other
     ]
-    mean = components["mean_cumulative"]
-    for told in (signals["reward"], row.get("reward")):
-        if told is not None and mean is not None and abs(told - mean) > TRAINER_DIGITS * max(1.0, abs(mean)):
-            wrong.append(f"reward: {told!r} and {mean!r} in one row")
-    return wrong
+    told = (signals["reward"], row.get("reward"))
+    return [*wrong, *(fault for each in told for fault in rewards_apart(each, components["mean_cumulative"]))]
 
 
 def _strange(row: dict[str, Any], columns: Set[str]) -> Iterator[str]:
@@ -291,10 +289,17 @@ def _plain(name: str, value: object) -> bool:
     return _LOGGED.fullmatch(name) is not None and (value is None or type(value) in (int, float))
 
 
-def _off_schedule(package: Unpacked) -> Iterator[str]:
+def rewards_apart(told: float | None, mean: float | None) -> Iterator[str]:
+    """Yield that the reward of a step is not the mean over its episodes, where both are known."""
+    if told is not None and mean is not None and abs(told - mean) > TRAINER_DIGITS * max(1.0, abs(mean)):
+        yield f"reward: {told!r} and {mean!r} in one row"
+
+
+def off_schedule(package: Unpacked, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield in what rows of a log, or of the tables made from it, are not as the settings have it."""
     settings, processes = package.project.params.train, package.project.params.distributed.processes
     alone = settings.num_iterations == processes == 1
-    for row, rate in zip(package.log, learning_rates(settings), strict=False):
+    for row, rate in zip(rows, learning_rates(settings), strict=False):
         if (row["kl_probe"] is not None) != settings.measures_kl(row["step"]):
             yield (
                 f"train_log.jsonl, step {row['step']}, kl_probe: {row['kl_probe']!r}; train.kl_probe_every"
