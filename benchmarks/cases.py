@@ -180,7 +180,7 @@ CASES: tuple[Case, ...] = (
         "34 bare",
         "episodes grade data/structured/cases.jsonl IN/34.answers.jsonl --task structured --out OUT",
         0,
-        r"WARNING: .*wrap",
+        r"120 episodes right but wrapped",
     ),
     Case(
         "34 cut",
@@ -247,7 +247,12 @@ def try_cases(given: Path, only: str) -> Iterator[tuple[str, dict[str, Any]]]:
                 text=True,
             )
             shutil.rmtree(out, ignore_errors=True)
-            said = (done.stdout + done.stderr).replace(str(given), "IN").replace(str(out), "OUT")
+            said = (
+                (done.stdout + done.stderr)
+                .replace(str(given), "IN")
+                .replace(str(out), "OUT")
+                .replace(made, "HERE")
+            )
             right = done.returncode == case.code
             right = right and re.search(case.says, said) is not None and re.search(case.never, said) is None
             got = {"code": done.returncode, "said": said.strip()[-TAIL:]}
