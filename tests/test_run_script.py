@@ -402,7 +402,17 @@ def test_dvc_is_told_that_there_is_no_git_and_told_back_when_there_is(download: 
     assert local.read_text() == NO_SCM
     (download.root / ".git").mkdir()
     download.run("true")
-    assert not local.exists()
+    assert local.read_text() == f'[core]\n    site_cache_dir = "{download.root}/.dvc-site"\n'
+
+
+def test_the_site_cache_follows_a_folder_that_is_moved(download: Download, tmp_path: Path) -> None:
+    (download.root / ".git").mkdir()
+    (download.root / ".dvc").mkdir()
+    download.run("true")
+    download.root = download.root.rename(tmp_path / "moved")
+    download.run("true")
+    local = download.root / ".dvc" / "config.local"
+    assert local.read_text() == f'[core]\n    site_cache_dir = "{tmp_path}/moved/.dvc-site"\n'
 
 
 def test_a_config_of_the_users_own_is_left_alone(download: Download) -> None:

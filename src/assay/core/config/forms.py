@@ -84,7 +84,9 @@ def example(form: FieldInfo) -> Any:
     low = max(_bounds(form, "ge", "gt"), default=0)
     if chosen.annotation is int:
         return int(low)
-    return (low + min(_bounds(form, "le", "lt"), default=low + 1)) / 2
+    high = min(_bounds(form, "le", "lt"), default=low + 1)
+    low = max(low, 0) if high > 0 else low
+    return (low + min(high, low + 1)) / 2  # bounds that only keep numbers sane are no example
 
 
 def flow(value: Any) -> str:

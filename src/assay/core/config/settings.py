@@ -132,7 +132,9 @@ class ParitySettings(Settings):
 class PackageSettings(Settings):
     """What `package` refuses for, and what it may let pass."""
 
-    waivers: list[Waiver]
+    waivers: list[Waiver] = Field(
+        examples=[[{"file": "evidence/README.md", "kind": "e-mail address", "reason": "why it is no secret"}]]
+    )
     parity: ParitySettings
 
     @model_validator(mode="after")
