@@ -253,8 +253,9 @@ _design(
     control_is_after=taken("control_eval", "post_eval"),
     after_is_before=taken("post_eval", "pre_eval"),
     secondary_after_is_before=taken("post_eval_secondary/traps", "pre_eval_secondary/traps"),
-    better_draw_over_the_other=rows("post_eval.jsonl", better_draw(texts_only=True)),
 )
+# Two draws of twenty items are too few to tell; in a shipped seed it is found, which a test holds.
+_design("arms", NOTHING, better_draw_over_the_other=rows("post_eval.jsonl", better_draw(texts_only=True)))
 _design(
     "arms",
     "V1",
@@ -348,7 +349,7 @@ _design(
     rates_in_the_table=column("reward_components.csv", "success_rate", lambda value: 0.99),
     losses=column("training_log.csv", "loss", lambda value: value / 2),
 )
-_design("training", "V1", validations_as_they_were=lines_less("validation.jsonl", 3))
+_design("training", "V1", NOTHING, validations_as_they_were=lines_less("validation.jsonl", 3))
 _design(
     "all but the training",
     NOTHING,
@@ -432,7 +433,7 @@ def honest_runs(folder: Path) -> Runs:
     """Return the files of two made trainings, as a package holds them and what recipe.json is made of."""
     from tests.verification.made_run import made_run
 
-    kept = ("data/", "evidence/results/", "evidence/logs/", "params.yaml", "dvc.lock")
+    kept = ("data/collider/", "evidence/results/", "evidence/logs/", "params.yaml", "dvc.lock")
     found = {}
     for seed in range(2):
         files = files_in(made_run(folder / f"seed{seed}", seed=seed).root)
@@ -459,7 +460,8 @@ def tried(name: str, honest: Path) -> list[dict[str, Any]]:
                 shutil.copytree(honest / copy.name, copy)
                 continue
             changed.append(copy)
-            claimed_anew(locked_anew(runs[copy.name], before[copy.name], Path(scratch, "lock")), copy)
+            claimed_anew(runs[copy.name], copy)
+            write(locked_anew(files_in(copy), before[copy.name], Path(scratch, "lock")), copy)
         package: Path | None = None
         for form, due in (("as it is made now", design.due), ("older", design.older)):
             if form == "older":
