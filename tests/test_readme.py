@@ -315,6 +315,22 @@ def test_the_errors_of_the_forecast_are_those_that_were_measured() -> None:
         assert f"{worst:.{digits}%}".replace("%", " %") in GPU
 
 
+def test_what_a_judgement_takes_and_how_often_set_up_was_killed_are_as_measured() -> None:
+    judge, recovery = (
+        " ".join((ROOT / f"docs/{name}.md").read_text(encoding="utf-8").split())
+        for name in ("judge", "recovery")
+    )
+    large = json.loads((ROOT / "benchmarks/results/judge.json").read_text(encoding="utf-8"))
+    small = large["smaller"][-1]
+    assert (large["rows"], small["rows"]) == (1_000_000, 100_000)
+    first, second = (f"{each['cpu_seconds']:.0f}" for each in (large, small))
+    assert f"A million rows take {first} CPU seconds and {large['peak_mib']} MiB" in judge
+    assert f"a hundred thousand {second} and {small['peak_mib']}" in judge
+    killed = json.loads((ROOT / "benchmarks/results/setup_kills.json").read_text(encoding="utf-8"))
+    assert (killed["outside"], killed["wrong_next"]) == (0, 0)
+    assert f"After {killed['kills']} SIGKILLs of all its processes" in recovery
+
+
 def test_the_bound_of_the_collider_is_the_one_that_was_measured() -> None:
     found = json.loads((ROOT / "benchmarks/results/collider_bound.json").read_text(encoding="utf-8"))
     told = " ".join((ROOT / "docs/decisions/recipe.md").read_text(encoding="utf-8").split())
