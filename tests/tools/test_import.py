@@ -205,6 +205,21 @@ FORMS: dict[str, tuple[str, Made, str]] = {
         },
         "answer",
     ),
+    "verl with a text": (
+        "verl",
+        lambda k: {"prompt": asked(k), "reward_model": {"style": "rule", "ground_truth": f"kind {k}"}},
+        "answer",
+    ),
+    "messages scored by a reward model": (
+        "chat messages",
+        lambda k: {"messages": talk(k, said(k)), "schema": ORDER, "reward_model": "large"},
+        "value",
+    ),
+    "Alpaca with a history as JSON text": (
+        "Alpaca",
+        lambda k: {"instruction": asked(k), "output": f"kind {k}", "history": "[]"},
+        "answer",
+    ),
     "question and answer": (
         "question and answer",
         lambda k: {"question": asked(k), "answer": f"kind {k}"},
@@ -498,6 +513,8 @@ def test_a_row_that_is_no_record_is_left_out_and_said_with_its_number(root: Path
         ),
         ({"messages": talk(0, with_calls(0)), "tools": "book"}, "no list of functions"),
         ({"messages": [{"role": "tool", "content": "1"}, {"role": "user", "content": "x"}]}, "a tool said"),
+        ({"instruction": "x", "output": "y", "history": [["a", "b", "c"]]}, "no list of pairs"),
+        ({"instruction": "x", "output": "y", "history": "none"}, "no list of pairs"),
         ({"a": "x", "b": "y"}, "--columns prompt=NAME"),
         ({"question": "x", "query": "y", "answer": "z"}, "--columns prompt="),
     ],

@@ -114,12 +114,12 @@ def convert(row: Mapping[str, Any], columns: Columns, schema_path: str | None = 
 
 def _asked(rest: dict[str, Any], columns: Columns) -> tuple[Any, Any, Sequence[tuple[str, Any]]]:
     """Take out of a row what is asked, what is right as it is written, and the calls that are right."""
-    right = rest.pop("reward_model", None)
-    if isinstance(right, Mapping) and "ground_truth" in right:
+    right, judge = None, rest.get("reward_model")
+    if isinstance(judge, Mapping) and "ground_truth" in judge:
         extra = rest.get("extra_info")
         if "id" not in rest and isinstance(extra, Mapping) and extra.get("index") is not None:
             rest["id"] = f"{extra.get('split') or 'row'}-{extra['index']}"
-        right = right["ground_truth"]
+        right = rest.pop("reward_model")["ground_truth"]
     talk = next((name for name in TALKS if name in rest), None)
     if talk is None and isinstance(_read_json(rest.get("prompt")), list):
         talk = "prompt"
@@ -134,11 +134,14 @@ def _asked(rest: dict[str, Any], columns: Columns) -> tuple[Any, Any, Sequence[t
     if "instruction" in rest and {"output", "response"} & set(rest):
         return _of_alpaca(rest)
     try:
-        asked, known = columns.find("prompt", rest, "the row"), columns.find("reference", rest, "the row")
+        asked = columns.find("prompt", rest, "the row")
+        known = None if right is not None else columns.find("reference", rest, "the row")
     except AssayError as error:
         raise NotConverted(f"{error.expected}: {error.found} ({error.fix})") from None
     if asked is None or not isinstance(rest[asked], str):
         raise NotConverted(f"no prompt among {', '.join(rest)[:120]} (--columns prompt=NAME,reference=NAME)")
+    if right is not None:
+        return rest.pop(asked), right, ()
     if known in ("gold", "answer") and "gold" in rest:
         known = None
     done = rest.pop("completion", None) if known is None else None
@@ -149,7 +152,12 @@ def _of_alpaca(rest: dict[str, Any]) -> tuple[Any, Any, Sequence[tuple[str, Any]
     right = rest.pop("output") if "output" in rest else rest.pop("response")
     parts = (str(rest.pop(name, "")).strip() for name in ("instruction", "input", "context"))
     turns = [Turn("user", "\n\n".join(part for part in parts if part))]
-    for asked, said in reversed(rest.pop("history", None) or []):
+    history = _read_json(rest.pop("history", None)) or []
+    if not isinstance(history, list) or not all(
+        isinstance(pair, list) and len(pair) == 2 for pair in history
+    ):
+        raise NotConverted("a history that is no list of pairs, of what was asked and what was said")
+    for asked, said in reversed(history):
         turns[:0] = [Turn("user", str(asked)), Turn("assistant", str(said))]
     if isinstance(system := rest.pop("system", None), str) and system.strip():
         turns.insert(0, Turn("system", system))
