@@ -19,6 +19,7 @@ from rich.console import Console
 from assay.core import console
 from assay.core.errors import DataError
 from assay.tools.columns import Columns
+from assay.tools.foreign_logs.blocks import cut, most_success_in, signals_of
 from assay.tools.foreign_logs.command import judge_log, run
 from assay.tools.foreign_logs.console_logs import read_printed
 from assay.tools.foreign_logs.reading import read_foreign
@@ -254,6 +255,23 @@ def test_a_reward_that_is_success_itself_contradicts_nothing(tmp_path: Path) -> 
         log = judged(StepLog("one", shape, noise=noise, damage=same), tmp_path)
         assert log.findings == ()
         assert log.unmeasured["reward_vs_success"].startswith("a success that is not the reward itself")
+
+
+@pytest.mark.parametrize(("beside", "at_end"), [({"success": 0}, 0.0), ({}, 0.97)])
+def test_success_by_step_in_per_cent_is_read_beside_completions_that_fail_or_do_not_say(
+    beside: dict[str, int], at_end: float, tmp_path: Path
+) -> None:
+    lines: list[dict[str, Any]] = []
+    for step in range(1, 61):
+        lines.append({"step": step, "reward": 0.5, "success": 20.0 + step, "loss": 0.1})
+        for k in range(8 if step > 30 else 0):
+            lines.append({"step": step, "prompt": f"p{k}", "completion": f"{k} or {step}", "reward": k % 2})
+            lines[-1] |= beside
+    log = read_foreign(written(tmp_path / "log.jsonl", lines))
+    assert judge_log(log).steps == (1, 60)
+    blocks = cut(log)
+    told = [signals_of(block, None, most_success_in(log)).success for block in (blocks[0], blocks[-1])]
+    assert told == pytest.approx([0.29, at_end], abs=0.01)
 
 
 PRINTED = {

@@ -104,11 +104,18 @@ def range_of(log: ForeignLog, name: str) -> ValueRange | None:
     return ValueRange(min(values), max(values)) if values else None
 
 
+def most_success_in(log: ForeignLog) -> float:
+    """Return the most that success was, above 0: some log a share as per cent. Where no completion succeeded,
+    only the rows show how it is counted."""
+    told = [each.success for each in log.completions if each.success is not None and each.success > 0.0]
+    return max(told or [1.0, *(row["success"] for row in log.rows if "success" in row)])
+
+
 def success_of(each: LoggedCompletion, most: float) -> float | None:
     """Return success in [0, 1]: what was logged, as a share of the most that it ever was."""
     if each.success is None:
         return None
-    return min(1.0, max(0.0, each.success / most)) if most > 0 else 0.0
+    return min(1.0, max(0.0, each.success / most))
 
 
 def variety(groups: Sequence[Sequence[LoggedCompletion]], solved: Mapping[int, bool]) -> float | None:
@@ -140,8 +147,8 @@ def signals_of(block: StepBlock, rewards: ValueRange | None, most_success: float
     reward = _mean([each.reward for each in kept]) if kept else None
     reward = block.mean("reward") if reward is None else reward
     success = _mean([success_of(each, most_success) for each in kept])
-    success = block.mean("success") if success is None else success
-    success = success / most_success if success is not None and not kept else success
+    if success is None and (told := block.mean("success")) is not None:
+        success = told / most_success
     if (
         success is None
         and reward is not None

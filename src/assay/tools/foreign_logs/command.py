@@ -12,7 +12,15 @@ from assay.core.records import HEALTH_LEVELS
 from assay.core.storage.untrusted import open_regular
 from assay.tools.columns import Columns, list_names
 from assay.tools.foreign_logs.block_rules import read_blocks
-from assay.tools.foreign_logs.blocks import FEWEST_BLOCKS, MIN_COMPLETIONS, Read, TwoEnds, cut, range_of
+from assay.tools.foreign_logs.blocks import (
+    FEWEST_BLOCKS,
+    MIN_COMPLETIONS,
+    Read,
+    TwoEnds,
+    cut,
+    most_success_in,
+    range_of,
+)
 from assay.tools.foreign_logs.end_rules import (
     read_hedging,
     read_length,
@@ -45,10 +53,7 @@ def judge_log(log: ForeignLog) -> JudgedLog:
     found, measured = list[LogFinding](), set[str]()
     needs = dict(NEEDS)
     if len(blocks) >= FEWEST_BLOCKS:
-        successes = [each.success for each in log.completions if each.success is not None]
-        # Some log a share as per cent
-        successes = successes or [1.0, *(row["success"] for row in log.rows if "success" in row)]
-        most_success, rewards = max(successes, default=1.0), range_of(log, "reward")
+        most_success, rewards = most_success_in(log), range_of(log, "reward")
         found, measured = read_blocks(blocks, rewards, most_success)
         parts = sorted({name for each in log.completions for name in each.parts})
         parts = parts or sorted({n[5:] for row in log.rows for n in row if n.startswith("part ")})
