@@ -17,6 +17,8 @@ from assay.tools.envcheck.completions import frame_of, wrapped
 from assay.tools.envcheck.episodes import repeating
 from assay.tools.envcheck.evidence import CHECKS, OUT_OF_TIME, Evidence, spent
 from assay.tools.findings import Deadline, Finding
+from assay.tools.own_data.audit import project_for
+from tests import own_data
 from tests.tools.envcheck.broken import MORE, PLAIN, TURNS, WALK, reward
 from tests.tools.envcheck.making import Made, number, sums
 from tests.tools.envcheck.sound import SOUND
@@ -137,6 +139,39 @@ def test_what_the_task_cuts_off_is_cut_off_here_too(tmp_path: Path) -> None:
     code = f"{EXACT_CODE}\n\ndef thinks(answer):\n    return f'<think>so</think>{{answer}}'\n"
     made = Made("thinks", code, task={"cut": ["think"], "players": {"thinks": "oracle"}})
     assert pay.oracle_beats_floor(seen_of(made, tmp_path)).level == "ok"
+
+
+def test_a_column_that_some_records_lack_is_no_fault_of_the_reward(tmp_path: Path) -> None:
+    hinted = lambda rng, n: sums(rng, n) | ({"hint": "add"} if n % 2 else {})  # noqa: E731
+    found = repetition.in_a_batch(seen_of(Made("hinted", EXACT_CODE, rows=hinted), tmp_path))
+    assert (found.level, found.found) == ("ok", f"{WORLDS + repetition.BATCH} completions")
+
+
+def test_calls_of_which_nothing_could_be_compared_are_not_called_well(tmp_path: Path) -> None:
+    code = reward("return [float(c == a) if c.isdigit() else None for c, a in zip(completions, answer)]")
+    found = repetition.in_a_batch(seen_of(Made("None for words", code), tmp_path))
+    assert found.level == "note" and "has no reward alone" in found.found
+
+
+def test_one_prompt_about_two_schemas_is_no_contradiction(tmp_path: Path) -> None:
+    own_data.copy_project(tmp_path)
+    project = project_for(tmp_path, "structured")
+    rows = [
+        {
+            "prompt": f"Send {k} lamps",
+            "schema": {"type": "object", "properties": {name: {"type": "integer"}}},
+            "gold": {name: k},
+        }
+        for k in range(4)
+        for name in ("n", "lamps")
+    ]
+    same = [rows[0], {**rows[0], "gold": {"n": 7}}]
+    for records_, level in ((rows, "ok"), (same, "fault")):
+        for split in ("train", project.params.validation.suite, "heldout"):
+            path = project.data(f"{split}.jsonl")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(own_data.jsonl(records_))
+        assert records.contradicting_golds(Evidence(Case.of(project), Deadline(60.0, spent))).level == level
 
 
 def test_looks_for_which_there_is_no_time_say_so(tmp_path: Path) -> None:

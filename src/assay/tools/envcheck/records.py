@@ -17,6 +17,7 @@ from assay.tools.findings import Finding
 
 DATA = "the records"
 LEAKS, SOME_LEAK = 0.5, 0.1
+ASKED = ("prompt", "schema", "schema_path", "functions")  # what a record asks for
 _NAMED = re.compile(
     r"(?:answer|solution|gold|target|label|expected|correct|result|key|truth|secret|hidden|right|output)\w*"
     r"[\"']?\s*(?:is|are|was|be|=|:|->|>|\[|\(|\s)*\s*[\"'`*<\[({]*\s*$",
@@ -129,7 +130,9 @@ def contradicting_golds(seen: Evidence) -> Finding:
         for item in items:
             if item.row is not None and "prompt" in item.row and (gold := seen.gold(item)) is not None:
                 n += 1
-                asked.setdefault(digest(item.row["prompt"]), {}).setdefault(gold, item.id)
+                # One prompt about two schemas may well have two right answers.
+                question = digest([item.row.get(name) for name in ASKED])
+                asked.setdefault(question, {}).setdefault(gold, item.id)
     if not n:
         return not_looked_at("contradicting golds", "no prompts with a known answer")
     odd = [golds for golds in asked.values() if len(golds) > 1]

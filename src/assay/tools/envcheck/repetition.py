@@ -315,7 +315,12 @@ def in_a_batch(seen: Evidence) -> Finding:
     if reward is None:
         return not_looked_at("in a batch", "no reward function")
     fix = "let no reward depend on the other completions of a call: each is graded by itself here"
-    golds = [(seen.gold(world.item) or "7", row_of(world)) for world in seen.worlds[:BATCH]]
+    rows = [row_of(world) for world in seen.worlds[:BATCH]]
+    lacking = dict.fromkeys(name for row in rows for name in row)  # None where a record has none, as in TRL
+    golds = [
+        (seen.gold(world.item) or "7", lacking | row) for world, row in zip(seen.worlds, rows, strict=False)
+    ]
+    compared = 0
     row, others = golds[0][1], [gold for gold, _ in golds[1:4]]
     texts = [golds[0][0], "", "a b c", *others, "7", golds[0][0]][:BATCH]
     mixed = [(gold if k % 2 else texts[k % len(texts)], row) for k, (gold, row) in enumerate(golds)]
@@ -325,15 +330,18 @@ def in_a_batch(seen: Evidence) -> Finding:
         except Exception:  # noqa: BLE001 - somebody's code; told by another check
             continue
         try:
-            rows = [copy.deepcopy(row) for _, row in pairs]
-            batch = rewards_of(reward.called(rows, [text for text, _ in pairs]), len(pairs))
+            of_call = [copy.deepcopy(row) for _, row in pairs]
+            batch = rewards_of(reward.called(of_call, [text for text, _ in pairs]), len(pairs))
         except Exception as error:  # noqa: BLE001 - somebody's code
             return look.fault(f"a call of {len(pairs)} fails: {type(error).__name__}: {error}"[:300], fix)
         for (text, _), one, among in zip(pairs, alone, batch, strict=True):
             if _total(one) != _total(among):
                 paid = f"{shown(text)} earns {_total(one):.6g} alone, {_total(among):.6g} among {len(pairs)}"
                 return look.fault(paid, fix)
-    return look.ok(f"{2 * BATCH} completions")
+        compared += len(pairs)
+    if not compared:
+        return not_looked_at("in a batch", "some completion of each call has no reward alone")
+    return look.ok(counted(compared, "completions"))
 
 
 def _total(parts: Mapping[str, float] | float) -> float:
