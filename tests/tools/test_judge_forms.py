@@ -15,8 +15,10 @@ import pytest
 from assay.core.errors import AssayError, DataError
 from assay.core.storage.json import write_jsonl
 from assay.evidence.claim.claim import Claim
+from assay.tools.grade.completions import numbered
 from assay.tools.judge import command
 from assay.tools.judge.command import JudgeRequest
+from assay.tools.judge.forms import Asked, table_row
 from assay.tools.judge.planning import PlanRequest, run
 from tests.evidence.synthetic_episodes import arm
 from tests.tools.judged_files import as_csv, as_inspect_json, as_jsonl, as_parquet, results
@@ -141,6 +143,16 @@ FILES: Mapping[str, tuple[str, Callable[[Path], Path]]] = {
         "csv", lambda path: _csv_text(path, "question,correct", lambda k, won: f"what is {k}?,{won}")
     ),
     "lists of two kinds": ("json", _lists),
+    "why each ended": (
+        "csv",
+        lambda path: as_csv(path, [
+            {"id": k, "score": int(won), "finish_reason": "stop" if won else "content_filter"}
+            for k, won in ((k, _won(path.stem, k)) for k in range(N))
+        ]),
+    ),
+    "the right letter beside the score !": (
+        "csv", lambda path: _csv_text(path, "id,score,correct", lambda k, won: f"{k},{won:d},B")
+    ),
 }  # fmt: skip
 WORDS = ("pass fail", "PASSED FAILED", "C I", "correct incorrect", "yes no", "Y N", "True False", "1 0")
 
@@ -190,6 +202,21 @@ def test_results_as_people_have_them_are_judged_or_the_fix_leads_there(name: str
     low = 0.2 if name == "percent as success !" else 0.0
     wanted = [low + (1 - low) * RIGHT[arm] / N for arm in ("before", "after")]
     assert [claim.before.value, claim.after.value] == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize(("ending", "cut"), [
+    ("length", 1), ("MAX_TOKENS", 1), ("stop", 0), ("content_filter", 0), ("eos_token", 0),
+    ("abort", None), (128009, None), (1, None), (None, None),
+])  # fmt: skip
+def test_an_ending_that_does_not_say_whether_it_was_the_length_refuses_nothing(
+    ending: object, cut: int | None
+) -> None:
+    row = {"item": "a", "score": 1, "completion": "x", "stop_reason": ending}
+    assert table_row("line 1", row, Asked()).truncated == cut
+    (answered,) = numbered([("line 1", row)], "answers.jsonl")[1]
+    assert answered.truncated == (None if cut is None else (bool(cut),))
+    with pytest.raises(DataError, match="true or false as truncated, found 'abort'"):
+        table_row("line 1", {"item": "a", "score": 1, "truncated": "abort"}, Asked())
 
 
 @pytest.mark.parametrize("words", WORDS)

@@ -81,7 +81,7 @@ def documented(where: str, row: Row, columns: Columns) -> Row:
         found = {name: value for name, value in found.items() if name not in ("messages", "completions")}
     found |= {meaning: columns.beside(meaning, row) for meaning in BESIDE}
     found["draw"] = columns.value("draw", row, where)
-    found["truncated"] = cut_off(columns.beside("truncated", row), where)
+    found["truncated"] = cut_off(columns, row, where)
     return found
 
 
@@ -96,8 +96,7 @@ def read_row(where: str, row: Row) -> tuple[Form, Answered]:
     item = "item" if row.get("item") not in (None, "") else None
     prompt = row.get("prompt")
     if item is None and not (isinstance(prompt, str) and prompt):
-        found = f"the columns {', '.join(map(str, row))}"
-        raise refuse("an item, or the record's prompt, on every row", found, where, FIX)
+        raise refuse("an item, or the record's prompt, on every row", "neither", where, FIX)
     name = next(name for name in TEXTS if name in row)
     value = row[name]
     if isinstance(value, str) and name != "completion":

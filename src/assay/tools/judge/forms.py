@@ -9,18 +9,21 @@ from typing import Any
 
 from assay.core.errors import DataError
 from assay.tools.batches import answer_of
-from assay.tools.columns import IN_ORDER, OPTION, Columns, Meaning, list_names, look_up
+from assay.tools.columns import IN_ORDER, OPTION, Columns, Meaning, list_names, look_up, simplify
 from assay.tools.judge.lines import Row, refuse
 from assay.tools.judge.rows import NO_STRATA
-from assay.tools.judge.sources import Form, Reading, number_of, text_of, truth_of, whole_of
+from assay.tools.judge.sources import TRUTHS, Form, Reading, number_of, text_of, truth_of, whole_of
 from assay.tools.judge.written import texts_in
 
 LABELS = ("stratum", "task")
 # What verifiers counts as cut off, beside a completion that ended by its length.
 CUT = ("max_turns", "max_input_tokens", "max_output_tokens", "max_total_tokens", "compaction_failed")
-# How an API says that a completion ended by its length, and that it did not.
+# How an API says that a completion ended by its length, and that it did not; other words, and the ids of
+# tokens that vLLM gives, say neither.
 ENDED = {**dict.fromkeys(("length", "max_tokens", "model_length"), 1), **dict.fromkeys(("stop", "eos"), 0)}
-ENDED |= dict.fromkeys(("end_turn", "stop_sequence", "tool_calls", "tool_use"), 0)
+ENDED |= dict.fromkeys(("end_turn", "stop_sequence", "tool_calls", "tool_use", "eos_token"), 0)
+ENDED |= dict.fromkeys(("content_filter", "function_call", "refusal", "pause_turn"), 0)
+ENDINGS = ("finishreason", "stopreason")  # what columns of such words are called
 TIMED_OUT = "timeout"  # how evalplus writes a solution that did not end, which it counts as failed
 NEEDED: tuple[tuple[Meaning, ...], ...] = (("item",), ("success", "score"))
 
@@ -84,11 +87,17 @@ def table_row(where: str, row: Row, asked: Asked) -> Reading:
     outcome = columns.find("success", row, where) if told else None
     metric = columns.find("score", row, where) if asked.metric is None else _named(asked.metric, row, where)
     value = None if metric is None else _score(look_up(row, metric), where, metric, asked.bounds)
-    fix = f"true or false, pass or fail, yes or no; {OPTION} score={outcome} reads the column as a score"
-    success = None if outcome is None else truth_of(look_up(row, outcome), where, outcome, fix)
+    fix = f"{OPTION} score={outcome} reads numbers as a score"
+    if metric is not None:
+        fix = f"--metric {metric} reads that column alone"
+    success = (
+        None
+        if outcome is None
+        else truth_of(look_up(row, outcome), where, outcome, f"{fix}; or write {TRUTHS}")
+    )
     tokens = whole_of(columns.beside("tokens", row), where, "tokens")
     completion = columns.beside("completion", row)
-    truncated = cut_off(columns.beside("truncated", row), where)
+    truncated = cut_off(columns, row, where)
     known = tokens is not None or truncated is not None or completion is not None
     labels = {name: text_of(row[name]) for name in LABELS if name in row and row[name] not in (None, "")}
     prompt, target = text_of(columns.beside("prompt", row)), text_of(columns.beside("reference", row))
@@ -126,10 +135,14 @@ def _score(value: Any, where: str, name: str, bounds: tuple[float, float]) -> fl
     return found
 
 
-def cut_off(value: Any, where: str) -> int | None:
-    """Return whether a completion was cut off, from yes or no, or from why it ended."""
+def cut_off(columns: Columns, row: Row, where: str) -> int | None:
+    """Return whether a completion was cut off, from yes or no, or from why it ended; None for an ending that
+    does not say."""
+    value, names = columns.beside("truncated", row), columns.candidates(row)["truncated"]
     if isinstance(value, str) and value.casefold() in ENDED:
         return ENDED[value.casefold()]
+    if names and simplify(names[0]).endswith(ENDINGS):
+        return None
     found = truth_of(value, where, "truncated")
     return None if found is None else int(found)
 

@@ -11,8 +11,9 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from assay.core.errors import DataError
 from assay.core.records import Record
-from assay.tools.judge.lines import FIX, refuse
+from assay.tools.judge.lines import refuse
 from assay.tools.judge.plan import JudgePlan
 from assay.tools.judge.rows import no_strata
 
@@ -106,6 +107,7 @@ WORDS: Mapping[str, float] = {
     **dict.fromkeys(("false", "f", "no", "n", "fail", "failed", "incorrect", "wrong", "i"), 0.0),
     **dict.fromkeys(("failure", "unsolved"), 0.0),
 }
+TRUTHS = "true or false, pass or fail, yes or no; nothing where it is not known"
 # A comma before three digits may stand between thousands, unless nothing but 0 is before it.
 _DECIMAL_COMMA = re.compile(r"([+-]?)(0?|\d+),(\d+)")
 
@@ -156,7 +158,7 @@ def whole_of(value: Any, where: str, what: str) -> int | None:
     return int(number)
 
 
-def truth_of(value: Any, where: str, what: str, fix: str = FIX) -> bool | None:
+def truth_of(value: Any, where: str, what: str, fix: str = f"write {TRUTHS}") -> bool | None:
     """Return yes or no; None where nothing is said.
 
     Raises:
@@ -164,7 +166,10 @@ def truth_of(value: Any, where: str, what: str, fix: str = FIX) -> bool | None:
     """
     if value is None:
         return None
-    number = number_of(value, where, what)
+    try:
+        number = number_of(value, where, what)
+    except DataError:
+        number = math.nan
     if number not in (0.0, 1.0):
         raise refuse(f"true or false as {what}", repr(value), where, fix)
     return number == 1.0
