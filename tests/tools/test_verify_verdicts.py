@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from assay.cli import app
 from assay.core.errors import AssayError
 from assay.package.archive import sealed, unpack, write_tar
 from assay.tools import verify as tool
+from assay.tools.judge.verdict import version_here
 from assay.tools.verify import VerifyRequest
 from assay.verify.checks import CODES, Check, Level, Outcome, left_open, verdict_of
 from tests.tools.judged_files import as_csv, results
@@ -105,3 +107,18 @@ def test_a_verdict_is_as_much_as_the_weakest_check_says_and_names_what_is_left_o
     }
     assert {checks: CODES[verdict_of(checks)] for checks in wanted} == wanted
     assert left_open([code, holds, pages, pages]) == ["report.html", "README.md", "src/assay"]
+    run_named_so = [check("V1", "digest", "passed"), check("V3", "signature", "passed"), code]
+    said = tool._headline(tool.verification(Path("seeds.tar"), None, run_named_so))
+    assert "ORIGIN NOT SHOWN" in said and "published" not in said
+
+
+@pytest.mark.long
+def test_other_code_is_no_less_where_the_version_is_the_same_and_is_named_where_it_is_not(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert told(package, VerifyRequest(other_code=True), monkeypatch)[0] == 9
+    older = forged(package, tmp_path, "judged.json", f'"assay":"{version_here()}"', '"assay":"0.0.1"')
+    for other_code, said in ((False, "Fix: .* --other-code"), (True, r"accepted \(--other-code\)")):
+        lines = told(older, VerifyRequest(other_code=other_code), monkeypatch)[1]
+        (code,) = (line for line in lines if line.startswith("V3") and " code: " in line)
+        assert re.search(f"judged by version 0.0.1, this is {version_here()}.*{said}", code), code

@@ -17,7 +17,7 @@ from assay.core.storage.yaml import read_yaml
 from assay.package.layout import BASE_FILES, strangers
 from assay.pipeline.dvc_lock import folder_md5
 from assay.verify import code, folders, suites
-from assay.verify.checks import Check, LookResult
+from assay.verify.checks import Check, LookResult, looked
 from assay.verify.content import training, weights
 from assay.verify.levels import all_levels, consistent, settings
 from assay.verify.unpacked import Unpacked
@@ -293,9 +293,27 @@ def test_settings_that_point_out_of_the_package_are_refused_before_anything_is_r
 
 def test_other_code_is_accepted_only_when_asked_and_never_called_checked(unpacked: Path) -> None:
     (unpacked / "src/assay/core/seeds.py").write_text("raise SystemExit('this was run')", encoding="utf-8")
-    found = code.code_equal(Unpacked(unpacked), other_code=True)
-    assert found.unchecked
-    assert "differ from those that check here" in found.said
+    found = looked("V3", "code", lambda: code.code_equal(Unpacked(unpacked), other_code=True))
+    assert (found.outcome, found.left) == ("not checked", ("src/assay",))
+    assert "differ from those that check here" in found.found
+
+
+def test_a_requirement_that_is_another_is_named_also_where_one_is_not_here(
+    unpacked: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def names(*, other_code: bool) -> tuple[str, tuple[str, ...]]:
+        package = Unpacked(unpacked)
+        found = looked("V3", "", lambda: code.requirements_equal(package, other_code=other_code))
+        assert (found.outcome == "failed") == ("Fix: " in found.found)
+        return found.outcome, found.left
+
+    here = {name: ROOT / name for name in code.BESIDE}
+    assert names(other_code=False) == ("passed", ())
+    monkeypatch.setattr(code, "_beside", (here | {"LICENSE": None}).get)
+    assert names(other_code=False) == ("not checked", ("LICENSE",))
+    edit("requirements.txt", r"\Z", "evil==1.0\n")(unpacked)
+    assert names(other_code=False) == ("failed", ())
+    assert names(other_code=True) == ("not checked", ("requirements.txt", "LICENSE"))
 
 
 def test_the_md5_of_a_folder_is_the_one_that_dvc_takes() -> None:

@@ -27,7 +27,6 @@ from assay.tools.publish.sign import available, signature_check
 from assay.tools.published import NOTHING, published_said
 from assay.verify.checks import (
     CODES,
-    ORIGIN,
     Check,
     Level,
     Outcome,
@@ -35,6 +34,7 @@ from assay.verify.checks import (
     Verification,
     error_said,
     left_open,
+    shows_origin,
     unlooked,
     verdict_of,
 )
@@ -307,8 +307,8 @@ def _unasked(asked: VerifyRequest) -> Outcome:
 
 def _headline(told: Verification) -> str:
     """Return the first line: what was shown, and what was not."""
-    known = any((each.name, each.outcome) == (name, "passed") for each in told.checks for name in ORIGIN)
-    origin = "it is the package that was published" if known else f"{NO_ORIGIN}: {ANYBODY}"
+    known = "it is the package that was published"
+    origin = known if shows_origin(told.checks) else f"{NO_ORIGIN}: {ANYBODY}"
     if told.verdict == "failed":
         failed = [check.name for check in told.checks if check.outcome == "failed"]
         return f"FAILED: {', '.join(failed) or 'nothing could be looked at'}. Do not rely on this package."

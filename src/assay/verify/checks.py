@@ -22,6 +22,7 @@ Outcome = Literal["passed", "failed", "not checked", "not shown", "not asked"]
 Verdict = Literal["passed", "origin not shown", "not checked", "failed"]
 CODES: dict[Verdict, int] = {"passed": 0, "failed": 1, "origin not shown": 9, "not checked": 10}
 ORIGIN = ("digest", "signature")  # of V0: either shows from whom a package is
+REMEDY = "check with the version that made the package, or with --other-code, which lets the numbers judge"
 # What a stranger's file can make of code that was written for ours: all of it says that the file is not what
 # it should be.
 UNUSABLE = (
@@ -151,8 +152,13 @@ def verdict_of(checks: Sequence[Check]) -> Verdict:
         return "failed"
     if "not checked" in outcomes:
         return "not checked"
-    known = any((check.level, check.outcome) == ("V0", "passed") and check.name in ORIGIN for check in checks)
-    return "passed" if known else "origin not shown"
+    return "passed" if shows_origin(checks) else "origin not shown"
+
+
+def shows_origin(checks: Sequence[Check]) -> bool:
+    """Return whether a digest or a signature showed from whom the package is; a check of another level may
+    have any name, such as that of a run in a package of seeds."""
+    return any((check.level, check.outcome) == ("V0", "passed") and check.name in ORIGIN for check in checks)
 
 
 def left_open(checks: Sequence[Check]) -> list[str]:

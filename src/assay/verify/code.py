@@ -13,13 +13,12 @@ from assay.core.errors import RecordError
 from assay.core.provenance import packages
 from assay.core.storage.files import read_bytes, read_text, sha256_bytes
 from assay.core.storage.untrusted import LEFT_BEHIND, listing
-from assay.verify.checks import LookResult
+from assay.verify.checks import REMEDY, LookResult
 from assay.verify.unpacked import FIX, Unpacked
 
 SOURCE = "src/assay"
 INSTALLED, SHARE = "assay-grpo", "share/assay-grpo"  # as pyproject.toml has them
 BESIDE = ("constraints.txt", "requirements.txt", "pyproject.toml", "LICENSE")
-REMEDY = "check with the version that made the package, or with --other-code, which lets the numbers judge"
 
 
 def code_equal(package: Unpacked, *, other_code: bool) -> LookResult:
@@ -50,10 +49,12 @@ def requirements_equal(package: Unpacked, *, other_code: bool) -> LookResult:
         for name, place in here.items()
         if name not in package.names or _sha256(place) != _sha256(package.root / name)
     }
-    if unseen := [name for name in BESIDE if name not in here]:
-        said = f"{', '.join(unseen)}: there is nothing here to compare them with; install assay anew"
-        return LookResult(said, [f"{name} is another here" for name in sorted(odd)], left=unseen)
-    return _compared(", ".join(BESIDE), odd, sorted(odd), other_code=other_code)
+    seen = _compared(", ".join(here), odd, sorted(odd), other_code=other_code)
+    unseen = [name for name in BESIDE if name not in here]
+    if seen.wrong or not unseen:
+        return seen
+    said = f"{', '.join(unseen)}: there is nothing here to compare them with; install assay anew"
+    return LookResult(said, left=[*seen.left, *unseen])
 
 
 def _beside(name: str) -> Path | None:

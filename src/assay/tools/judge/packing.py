@@ -18,7 +18,7 @@ from assay.tools.judge.plan import PLANNED, plan_text, planned_said, read_plan
 from assay.tools.judge.rows import JudgedRow, read_rows, rows_text
 from assay.tools.judge.sources import Judgement, SourceFile
 from assay.tools.judge.verdict import Judged, heading, judge, version_here
-from assay.verify.checks import Check, LookResult, looked, unlooked
+from assay.verify.checks import REMEDY, Check, LookResult, looked, unlooked
 from assay.verify.compared import compare
 
 RECORD, CLAIM, REPORT, SUMMARY = "judged.json", "claim.json", "report.html", "summary.md"
@@ -143,14 +143,13 @@ def check_judgement(package: Path, work: Path, *, other_code: bool = False) -> I
         return
 
     def same_code() -> LookResult:
-        here = version_here()
+        here, theirs = version_here(), told[0].assay
+        said = f"judged by version {theirs}, this is {here}"
+        if theirs == here:
+            return LookResult(said)
         if other_code:
-            return LookResult(
-                f"another version may check: it was {told[0].assay}, this is {here}", unchecked=True
-            )
-        return LookResult(
-            f"version {here}", [] if told[0].assay == here else [f"judged by {told[0].assay}, this is {here}"]
-        )
+            return LookResult(f"{said}; accepted (--other-code)", unchecked=True)
+        return LookResult("", [f"{said}. Fix: {REMEDY}"])
 
     def again() -> LookResult:
         arms, texts = dict[str, list[JudgedRow]](), dict[str, str]()

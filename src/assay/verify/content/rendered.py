@@ -194,7 +194,7 @@ def pages_again(
             f" theirs {theirs})"
         )
         return (
-            LookResult(said, unchecked=True, left=["the figures"])
+            LookResult(said, left=["the figures"])
             if other_drawings
             else LookResult("", [f"{said}: {seen.wrong[0]}"])
         )
