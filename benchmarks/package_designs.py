@@ -9,7 +9,8 @@ nothing in the package says otherwise: those are the rows of the table in docs/v
 published digest shows. Of a run V1 to V3 are tried; `designs.py` has forgeries for V4 and V5. The run is made
 by scripted players (`tests/verification/made_run.py`).
 
-Writes its part of benchmarks/results/tamper.json, and exits with 1 unless all are found that were due.
+Writes its part of benchmarks/results/tamper.json, and exits with 1 unless all are found that were due, and
+the honest packages pass.
 """
 
 from __future__ import annotations
@@ -607,6 +608,10 @@ def designed(of: dict[str, Design], names: Sequence[str] = (), *, run: bool) -> 
     with tempfile.TemporaryDirectory(prefix="assay-designs-") as folder:
         before = (honest_run if run else honest_judgement)(Path(folder))
         rendered.render_evidence.run = RenderedOnce(Path(folder, "kept"))
+        write(before, Path(folder, "honest"))
+        first = first_of_run if run else first_of_judgement
+        if seen := first(Path(folder, "honest"), Path(folder, "checks")):
+            raise SystemExit(f"an honest {prefix} fails: {seen.level} {seen.name}: {seen.found}")
         for number, name in enumerate(names or of, start=1):
             found.append(tried(name, of[name], before, run=run))
             last = found[-1]
