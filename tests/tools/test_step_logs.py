@@ -32,6 +32,11 @@ FINE = learns(0.3, 0.6, length=(300.0, 310.0))
 NAN, INF = float("nan"), float("inf")
 
 
+def nulls_then_nan(rows: list[dict[str, Any]]) -> None:
+    putting("loss", None, 5, 15, 25)(rows)
+    putting("loss", NAN, 35)(rows)
+
+
 def judged(log: StepLog, folder: Path) -> JudgedLog:
     return judge_log(read_foreign(step_logs.write_log(log, folder)))
 
@@ -60,6 +65,7 @@ def test_sound_logs_of_all_forms_stay_quiet_and_ill_ones_are_named() -> None:
         (putting("reward", -INF, 7), "RED", 8, "reward is -Inf at step 8"),
         (putting("reward", "failed", 7, 9), "RED", 8, "reward is 'failed' at 2 steps from 8 to 10"),
         (putting("loss", None, 7), "AMBER", 8, "loss is null at step 8"),
+        (nulls_then_nan, "RED", 6, "loss is null, NaN at 4 steps from 6 to 36"),
         (ending("loss", 50, "n/a"), "RED", 51, "loss is 'n/a' at 10 steps from 51 to 60"),
         (ending("reward", 50), "AMBER", 51, "reward is in no row after step 50"),
         (putting("kl", NAN, 20), "AMBER", 21, "kl is NaN at step 21"),

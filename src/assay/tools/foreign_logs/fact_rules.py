@@ -28,8 +28,9 @@ Steps = Sequence[int]
 def read_non_finite(log: ForeignLog) -> Read:
     """Read where something is NaN, Inf, a text or null that is a number elsewhere.
 
-    RED where it is a loss or a reward, where it lasts for three rows or where the log ends with it; AMBER
-    where it passed. A reward part that is none while the reward is one was not asked for in that step.
+    RED where it is a loss or a reward and no mere null, where it lasts for three rows or where the log ends
+    with it; AMBER where it passed. A reward part that is none while the reward is one was not asked for in
+    that step.
     """
     steps = _steps_by_signal(log)
     odd: dict[str, list[OddValue]] = {}
@@ -77,16 +78,16 @@ def _judge(
     asked = signal == "success" or signal.startswith("part ")
     if asked and not (ended and _ends_for_good(wild, fine)) and set(wild) & set(steps.get("reward", [])):
         return None
-    words = ", ".join(dict.fromkeys(each.said for each in values[:3]))
+    told = list(dict.fromkeys(each.said for each in values))
     kind = signal.split()[0]
     if not fine and kind not in (*WATCHED, *TRAINED):
         return None  # never a number
-    grave = kind in GRAVE and words != "null"
+    grave = kind in GRAVE and told != ["null"]
     lasting = kind in (*WATCHED, *TRAINED) and (lasts or ended or not fine)
     level: HealthLevel = "RED" if grave or lasting else "AMBER"
     where = _name_steps(wild)
     after = "" if ended or not fine else ", and a number again after that"
-    return level, wild[0], ended, f"{values[0].column} is {words} at {where}{after}"
+    return level, wild[0], ended, f"{values[0].column} is {', '.join(told[:3])} at {where}{after}"
 
 
 def _ends_for_good(wild: Steps, fine: Steps) -> bool:
