@@ -8,6 +8,7 @@ import csv
 import gzip
 import io
 import json
+import math
 import shlex
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,7 @@ import pyarrow as arrow
 import pyarrow.parquet as parquet
 import pytest
 
+from assay.core.errors import DataError
 from assay.tools.columns import Columns
 from assay.tools.own_data.forms import NotConverted, convert, name_form
 from assay.tools.own_data.tables import name_container, read_rows
@@ -554,6 +556,21 @@ def test_what_is_damaged_is_refused_in_words_and_nothing_is_written(root: Path, 
     done = calling.called(root, "task", "import", "theirs.json", "--to", "ours.jsonl")
     calling.refused(done, "theirs.json")
     assert not (root / "ours.jsonl").exists()
+
+
+def test_a_column_that_is_there_twice_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "theirs.csv"
+    path.write_text("prompt,answer,answer\nx,right,wrong\n")
+    with pytest.raises(DataError, match="'answer' again"):
+        read_rows(path)
+
+
+def test_what_is_no_number_in_parquet_is_absent(tmp_path: Path) -> None:
+    path = tmp_path / "theirs.parquet"
+    path.write_bytes(
+        parquet_of([{"prompt": "x", "answer": "y", "score": n} for n in (math.nan, math.inf, 1.0)])
+    )
+    assert [convert(row, Columns()).get("score") for row in read_rows(path)] == [None, None, 1.0]
 
 
 def test_a_file_that_is_there_is_written_over_only_if_told_to(root: Path) -> None:

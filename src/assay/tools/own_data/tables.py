@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+import math
 import sys
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -100,10 +101,10 @@ def _of_parquet(content: bytes, path: Path) -> list[Row]:
 
 
 def plain(value: Any) -> Any:
-    """Return a value of a table as JSON has it: dates and decimals as text, maps as objects.
+    """Return a value of a table as JSON has it: dates and decimals as text, maps as objects, NaN as null.
 
     >>> import datetime
-    >>> plain({"on": datetime.date(2024, 5, 1), "map": [("a", 1), ("b", None)], "n": 2})
+    >>> plain({"on": datetime.date(2024, 5, 1), "map": [("a", 1), ("b", math.nan)], "n": 2})
     {'on': '2024-05-01', 'map': {'a': 1, 'b': None}, 'n': 2}
     """
     if isinstance(value, Mapping):
@@ -113,6 +114,8 @@ def plain(value: Any) -> Any:
         return plain(dict(value)) if pairs else [plain(part) for part in value]
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
     if value is None or isinstance(value, str | int | float | bool):
         return value
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
@@ -126,6 +129,9 @@ def _of_csv(text: str, path: Path) -> list[Row]:
     rows: list[Row] = []
     try:
         names = [name.strip() for name in next(reader, [])]
+        if twice := [name for name in names if name and names.count(name) > 1]:
+            fix = "give each column its own name"
+            raise DataError("each column once", found=f"{twice[0]!a} again", where=f"{path}, line 1", fix=fix)
         for cells in reader:
             if cells and len(cells) != len(names):
                 found, where = f"{len(cells)} of them", f"{path}, line {reader.line_num}"
