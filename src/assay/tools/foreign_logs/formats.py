@@ -70,17 +70,23 @@ def _content(message: object) -> str:
 
 
 def spread(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the records of a batch whose columns are lists, as ms-swift logs one; any other as it is.
+    """Return the records of a batch whose columns are lists, as ms-swift logs one, each with what is said of
+    all of them; any other as it is.
 
     >>> spread({"gen_step": [2, 2], "completion": ["a", "b"]})
+    [{'step': 2, 'completion': 'a'}, {'step': 2, 'completion': 'b'}]
+    >>> spread({"step": 2, "completion": ["a", "b"]})
     [{'step': 2, 'completion': 'a'}, {'step': 2, 'completion': 'b'}]
     """
     told = record.get("completion")
     if not isinstance(told, list) or not told or not isinstance(told[0], str | list):
         return [record]
-    lists = {k: v for k, v in record.items() if isinstance(v, list) and len(v) == len(told)}
-    names = {name: "step" if name == "gen_step" and "step" not in record else name for name in lists}
-    return [{names[name]: values[n] for name, values in lists.items()} for n in range(len(told))]
+    kept = {name: v for name, v in record.items() if not isinstance(v, list) or len(v) == len(told)}
+    names = {name: "step" if name == "gen_step" and "step" not in record else name for name in kept}
+    return [
+        {names[name]: value[n] if isinstance(value, list) else value for name, value in kept.items()}
+        for n in range(len(told))
+    ]
 
 
 def with_answer(record: Mapping[str, Any]) -> Mapping[str, Any]:
