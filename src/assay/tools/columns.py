@@ -55,6 +55,7 @@ NAMES: Mapping[Meaning, tuple[str, ...]] = {
     "step": (
         *("step", "global_step", "training_step", "train_step", "training/global_step"),
         *("trainer/global_step", "_step", "update", "iteration", "iter", "global_step/max_steps"),
+        *("training_iteration", "total_timesteps", "time/total_timesteps"),
     ),
     "cluster": ("cluster", "cluster_id"),
     "completion": (

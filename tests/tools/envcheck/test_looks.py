@@ -198,3 +198,29 @@ def test_a_player_repeats_what_it_was_told_in_several_ways() -> None:
     said = {name: says(Told) for name, says in repeating("0").items()}  # type: ignore[arg-type]
     assert said["the last number it is told"] == "3" and said["the first number it is told"] == "12"
     assert said["what it is told in quotes"] == "12" and said["the last word it is told"] == "3"
+
+
+NUMBER_OF = "def of(c):\n    try:\n        return float(c)\n    except ValueError:\n        return None"
+PATTERN_OF = (
+    "import re\ndef found(c, a):\n    try:\n        return bool(c.strip()) and bool(re.search(c, a))\n"
+    "    except re.error:\n        return False"
+)
+
+
+@pytest.mark.parametrize(
+    ("expression", "before", "named"),
+    [
+        ("float(of(c) is not None and not abs(of(c) - float(a)) > 0.01)", NUMBER_OF, "'nan'"),
+        ("min(1.0, max(0.0, of(c) or 0.0) / float(a))", NUMBER_OF, "'inf'"),
+        ("float(found(c, a))", PATTERN_OF, "'.*'"),
+        ("float(c.strip() == a) + 0.3 * c.count('<think>')", "", "'<think>so</t…'"),
+        ("0.5 * (c.strip() == a) + 0.05 * min(20, c.count('\\n- '))", "", "'\\n- so\\n- so"),
+    ],
+    ids=["not a number", "beyond all", "a pattern", "counts thoughts", "counts list items"],
+)
+def test_a_text_that_a_careless_comparison_pays_is_named(
+    expression: str, before: str, named: str, tmp_path: Path
+) -> None:
+    code = reward(f"return [{expression} for c, a in zip(completions, answer)]", before)
+    found = pay.trivial_players(seen_of(Made("careless", code), tmp_path))
+    assert found.level == "fault" and named in found.found

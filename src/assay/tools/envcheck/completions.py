@@ -22,6 +22,8 @@ BAD_COMPLETIONS = (
     "[" * 3000,
     "9" * 5000,
     "a" * 60 + "!",
+    "1" * 60 + "!",
+    " " * 60 + "!",
     "-1e999",
     "NaN",
     '{"a":1}' * 50,
@@ -65,6 +67,7 @@ LONG = "a " * 10_000
 # What a policy may come to say to every item; a text of many words is paid by graders that count.
 CONSTANT = (
     "", "0", "1", "yes", "no", "Yes", "True", "A", "[]", "{}", "None", "banana", "ok", "the",
+    "nan", "inf", "-inf", ".*", "%", "<think>so</think>" * 20, "<answer>" * 20, "\n- so" * 20,
     "I don't know.", "I cannot answer that.", "I cannot", "I'm sorry, but I can't help with that.",
     "I am sure that this is the correct answer, because I thought about it step by step. Therefore, the final"
     " answer is correct.",

@@ -24,18 +24,21 @@ from assay.tools.foreign_logs.blocks import (
 from assay.tools.foreign_logs.end_rules import (
     read_hedging,
     read_length,
+    read_lost,
     read_parts,
     read_said,
     read_success,
     read_validation,
 )
-from assay.tools.foreign_logs.fact_rules import read_dead, read_non_finite
+from assay.tools.foreign_logs.fact_rules import read_dead, read_loss_size, read_non_finite
 from assay.tools.foreign_logs.reading import FIX, read_foreign
 from assay.tools.foreign_logs.records import (
     DEAD_PART,
     HEDGING,
+    LOSS_SIZE,
     NEEDS,
     NOT_MEASURED,
+    REWARD_LOST,
     ForeignLog,
     JudgedLog,
     LogFinding,
@@ -49,7 +52,11 @@ def judge_log(log: ForeignLog) -> JudgedLog:
     blocks = cut(log)
     steps = (int(min(_steps(log))), int(max(_steps(log))))
     dead, notes = read_dead(log)
-    read: dict[str, Read] = {"non_finite": read_non_finite(log), DEAD_PART: dead}
+    read: dict[str, Read] = {
+        "non_finite": read_non_finite(log),
+        DEAD_PART: dead,
+        LOSS_SIZE: read_loss_size(log),
+    }
     found, measured = list[LogFinding](), set[str]()
     needs = dict(NEEDS)
     if len(blocks) >= FEWEST_BLOCKS:
@@ -62,6 +69,7 @@ def judge_log(log: ForeignLog) -> JudgedLog:
             needs["reward_vs_success"] = "a success that is not the reward itself (--success names it)"
         read |= {
             "reward_vs_success": read_success(ends),
+            REWARD_LOST: read_lost(ends),
             "part_share": read_parts(ends, parts),
             "length": read_length(ends),
             "field_collapse": read_said(ends),
@@ -112,13 +120,17 @@ def _lacking(log: ForeignLog, blocks: int, measured: Set[str]) -> str | None:
     if log.texts:
         return f"{unread}; --columns completion={log.texts[0]} reads the texts, if that is what was said"
     if not known & {"reward", "success"}:
+        if log.garbled:
+            return f"{list_names(log.garbled)} cannot be read: write plain numbers (1234.5)"
         name = log.numbers[0] if log.numbers else "NAME"
         lacking = f"no column is known as a reward or a success{f'; {unread}' if unread else ''}"
         return f"{lacking}; --columns score={name} names the reward, if it is one"
-    if measured <= {"non_finite", DEAD_PART}:
+    if measured <= {"non_finite", DEAD_PART, LOSS_SIZE, REWARD_LOST}:
         lacking = f"only {list_names(sorted(known - {'step'}))} by step can be read"
         lacking = f"{lacking}; {unread}" if unread else lacking
         return f"{lacking}; name the folder with all that was logged"
+    if log.garbled:
+        return f"{list_names(log.garbled)} cannot be read: write plain numbers (1234.5)"
     return None
 
 

@@ -1,5 +1,6 @@
 """Rows of numbers out of what a trainer printed: TRL's dicts between progress bars, verl's
-"step:3 - name:0.1", OpenRLHF's "Global step 3: {...}", NeMo RL's lists under "Step 3/100"."""
+"step:3 - name:0.1", OpenRLHF's "Global step 3: {...}", NeMo RL's lists under "Step 3/100", torchtune's and
+anybody's "step 3 | loss:0.1 reward=0.5"."""
 
 from __future__ import annotations
 
@@ -11,6 +12,8 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
+from assay.tools.foreign_logs.means import is_known
+
 LONGEST = 20_000  # characters of a line that is looked at
 _DICT = re.compile(r"\{(?:'[^'{}]*'|\"[^\"{}]*\")\s*:[^{}]*\}")
 _BARE = re.compile(r"(?<=[:\s\[(])(-?)(nan|inf(?:inity)?)(?=[,}\s\])])", re.I)
@@ -20,6 +23,14 @@ _PAIRS_OF_VERL = re.compile(r"\bstep:\s*(\d{1,12})\s+-\s+(\S.*:.*)$")
 _STEP = re.compile(r"\bstep[\s:=#]+(\d{1,12})\b(?!\.)", re.I)
 _HEADING = re.compile(r"(?<!=)=+\s*(?:Step|Iteration|Update)\s+(\d{1,12})\s*/\s*\d+", re.I)
 _LISTED = re.compile(r"^\W*[•*-]\s+(?P<name>[A-Za-z][^:]{1,60}):\s*(?P<value>[-+\w.]+)\s*$")
+_NUMBER = r"[-+]?(?:\d[\d_]*\.?\d*|\.\d+)(?:e[-+]?\d+)?|[-+]?(?:nan|inf(?:inity)?)"
+_PAIR = re.compile(
+    rf"(?P<name>[A-Za-z_][\w/.@-]*)(?P<sign>\s*[:=]\s*|\s+)(?P<value>{_NUMBER})(?![\w.:/-])", re.I
+)
+_ANY_STEP = re.compile(
+    r"\b(?:global_?|train(?:ing)?_)?(?:step|iter(?:ation)?|update)[\s:=#]+(\d{1,12})\b(?!\.)", re.I
+)
+_EVALUATION = re.compile(r"\b(?:eval(?:uation|uating)?|val(?:id(?:ation)?)?|test)(?:\b|_)", re.I)
 Row = dict[str, Any]
 
 
@@ -72,7 +83,25 @@ def _pieces(line: str) -> Iterator[tuple[int, Row | tuple[int, int]]]:
             said = _STEP.search(line[: match.start()])
             step = {} if said is None or _BAR.search(line[: match.start()]) else {"step": int(said[1])}
             found.append((match.start(), step | row))
+    if not found and (row := _read_pairs(line)) is not None:
+        found.append((0, row))
     yield from sorted(found, key=lambda each: each[0])
+
+
+def _read_pairs(line: str) -> Row | None:
+    """Return a line that names a step and values of it, one of which is a known signal; None for any other,
+    and of an evaluation, whose rewards have the same names."""
+    step = _ANY_STEP.search(line)
+    if step is None or _EVALUATION.search(line):
+        return None
+    pairs = [
+        (match["name"].strip("_."), match["value"])
+        for match in _PAIR.finditer(_WRAPPED.sub(r"\1\2", line))
+        if match["sign"].strip() or is_known(match["name"])
+    ]
+    if not any(is_known(name) for name, _ in pairs):
+        return None
+    return dict(pairs) | {"step": int(step[1])}
 
 
 def _read_dict(text: str) -> Row | None:

@@ -26,7 +26,7 @@ from assay.tools.foreign_logs.blocks import (
     welch,
 )
 from assay.tools.foreign_logs.means import names_success
-from assay.tools.foreign_logs.records import HEDGING, LEVELS, LogFinding, LoggedCompletion
+from assay.tools.foreign_logs.records import HEDGING, LEVELS, REWARD_LOST, LogFinding, LoggedCompletion
 from assay.training.health.signals import failures_left
 from assay.training.health.validation_rules import Change, rank_correlation
 
@@ -37,6 +37,7 @@ LEARNED_FROM = (
     0.9  # of what rewards of one prompt differ by: AMBER where one part that is no success makes it
 )
 MIN_CORRELATED = 30  # items
+LOST, MOSTLY_LOST = 0.3, 0.6  # of what rewards can differ by: AMBER and RED
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +117,19 @@ def read_success(ends: TwoEnds) -> Read:
         try_this = "read the failures that are paid best"
         return ring(ends, rule, "RED", f"{said}, surely below {limit:g}; {try_this}", agreement, limit)
     return True, None
+
+
+def read_lost(ends: TwoEnds) -> Read:
+    """Read whether much of the reward was lost that there was at the start: what was known is forgotten."""
+    gain, width = ends.change("reward"), ends.width()
+    if gain is None or width <= 0.0:
+        return False, None
+    share = _divide(gain, width)
+    if share.high >= 0.0 or -share.mean < LOST:
+        return True, None
+    said = f"From start to end reward (as a share of its range) changed by {share}"
+    said = f"{said}; go back to a checkpoint before that, and lower the learning rate"
+    return ring(ends, REWARD_LOST, "RED" if -share.mean >= MOSTLY_LOST else "AMBER", said, share.mean, -LOST)
 
 
 def read_parts(ends: TwoEnds, parts: Sequence[str]) -> Read:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from assay.core.records import HealthLevel
 from assay.tools.foreign_logs.blocks import Read
-from assay.tools.foreign_logs.records import DEAD_PART, ForeignLog, LogFinding, OddValue
+from assay.tools.foreign_logs.records import DEAD_PART, LOSS_SIZE, ForeignLog, LogFinding, OddValue
 
 WATCHED = ("loss", "reward", "grad_norm")  # without one of these a training is not known to be finite
 GRAVE = ("loss", "reward")  # one alone spoils the weights, or what they are moved by
@@ -18,7 +18,8 @@ TRAINED = ("kl", "entropy")  # terms of the loss: what lasts there is in the wei
 LASTING = 3  # rows on end: a loss scaler skips fewer
 STOPPED = 0.1  # of the rows at the end, at least as many as LASTING: a column that is in none of them stopped
 REGULAR = 0.8  # of the rows before: a column that was in so many is in each
-LEAST_ROWS = 10  # of a part that is said never to pay
+LEAST_ROWS = 10  # of a part that is said never to pay, and of a loss whose size is compared
+BLOWN_UP = 1000.0
 _PENALTY = re.compile(
     r"penal|punish|cost|overlong|repet|negative|violat|toxic|leng|truncat|abort|error", re.I
 )
@@ -129,6 +130,30 @@ def _stopped(
     if len(behind) < max(LASTING, STOPPED * len(everywhere)) or len(set(there)) < REGULAR * len(before):
         return None
     return "AMBER", behind[0], True, f"{signal} is in no row after step {there[-1]}, others go on"
+
+
+def read_loss_size(log: ForeignLog) -> Read:
+    """Read whether a loss left all bounds: a thousand times what it was in the first fifth of the log."""
+    losses: dict[str, list[tuple[int, float]]] = {}
+    for row in log.rows:
+        for name, value in row.items():
+            if name.split()[0] == "loss":
+                losses.setdefault(name, []).append((int(row["step"]), abs(value)))
+    read = False
+    for told in losses.values():
+        first = len(told) // 5
+        if len(told) < LEAST_ROWS:
+            continue
+        read, limit = True, BLOWN_UP * max(1.0, *(size for _, size in told[:first]))
+        over = [(step, size) for step, size in told[first:] if size > limit]
+        if over:
+            most = max(size for _, size in over)
+            said = f"Loss reached {most:.3g}, over {limit:.3g}, a thousand times its start (at least 1)"
+            said = f"{said}; lower the learning rate, and go back to a checkpoint before that."
+            at_end = told[-1][1] > limit
+            found = LogFinding(LOSS_SIZE, "RED", over[0][0], at_end, most, limit, limit / BLOWN_UP, said)
+            return True, found
+    return read, None
 
 
 def read_dead(log: ForeignLog) -> tuple[Read, list[str]]:

@@ -15,11 +15,12 @@ from __future__ import annotations
 import json
 import math
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from assay.core.errors import DataError
-from assay.tools.columns import LAST, NAMES, Columns, list_names, read_step
+from assay.tools.columns import LAST, NAMES, Columns, list_names, read_step, simplify
 from assay.tools.foreign_logs.records import LARGEST, OddValue, named_part
 
 # By signal: how it is called, without case and with _ for every sign between words; see `clean_name`.
@@ -35,7 +36,15 @@ SIGNALS: Mapping[str, tuple[str, ...]] = {
             "score",
             "score_mean",
         ),
-        *("episode_reward", "episode_reward_mean", "objective_scores", "return", "return_mean"),
+        *(
+            "episode_reward",
+            "episode_reward_mean",
+            "objective_scores",
+            "return",
+            "return_mean",
+            "rewards",
+            "ep_rew_mean",
+        ),
     ),
     "reward_std": ("reward_std", "critic_score_std", "reward_all_std"),
     "reward_max": ("reward_max", "critic_score_max", "reward_all_max"),
@@ -74,10 +83,24 @@ _BESIDE = re.compile(
 # Beside the names that all commands know, those of shares and of reward functions that tell right from wrong.
 SUCCESS = (
     *(name for name in NAMES["success"] if name not in LAST),
-    *("acc", "exact_match", "em", "pass_rate", "solve_rate", "success_rate", "check_answer", "math_verify"),
+    *(
+        "acc",
+        "exact_match",
+        "em",
+        "pass_rate",
+        "solve_rate",
+        "success_rate",
+        "win_rate",
+        "successes",
+        "check_answer",
+        "math_verify",
+    ),
 )
 _SUCCESS = re.compile(rf"(?:^|[^a-z])(?:{'|'.join(SUCCESS)})(?:$|[^a-z])", re.I)
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+RUNS = frozenset(("run", "runid", "runname", "runuuid", "experiment", "experimentname", "expname", "seed"))
+SHARED = 0.5  # of the steps of a run: a run that was taken up again repeats fewer under its new name
+MOST_LOST = 0.1  # of the rows
 PROSE = 24  # characters of a text with a space or brace in it: what somebody said, no name or time
 SPARSE = 0.5  # of a column's rows: with so many empty it is measured now and then
 
@@ -90,7 +113,8 @@ class Means(NamedTuple):
     odd: tuple[OddValue, ...]
     numbers: tuple[str, ...]  # columns that hold numbers and are not known
     texts: tuple[str, ...]  # columns that hold long texts
-    notes: tuple[str, ...]  # columns of known names that hold no number
+    notes: tuple[str, ...]  # columns of known names that hold no number, and rows without a step
+    garbled: tuple[str, ...]  # columns of known names whose texts have digits, and are no numbers
 
 
 def names_success(name: str) -> bool:
@@ -164,7 +188,11 @@ def read_means(records: Sequence[Mapping[str, Any]], columns: Columns, where: st
         known = list_names(signals.values())
         fix = "--columns step=NAME names the column that counts steps"
         raise DataError("a step beside each row", found=f"{known}, and no step", where=where, fix=fix)
-    rows, odd = list[Mapping[str, float]](), list[OddValue]()
+    _refuse_several_runs(cells, clean, steps, where)
+    rows, odd, notes = list[Mapping[str, float]](), list[OddValue](), list[str]()
+    if lost := [k for k in range(len(records)) if k not in steps and _says_any(records[k], signals.values())]:
+        notes.append(_name_lost(records, lost, clean, columns, where))
+        steps |= _steps_before(lost, steps, cells, signals)
     told = {signal: cells[name] for signal, name in signals.items()}
     for k, step in sorted(steps.items()):
         row = {signal: n for signal, column in told.items() if (n := _sound(column.get(k))) is not None}
@@ -176,8 +204,74 @@ def read_means(records: Sequence[Mapping[str, Any]], columns: Columns, where: st
     left = [name for name in clean if name not in read and not _is_step(name, clean, columns)]
     numbers = [name for name in left if _numbers(cells[name]) and not _is_beside(clean[name])]
     texts = [name for name in left if is_prose(cells[name].values())]
-    mute = [f"{name} holds no number" for name in left if is_known(name) and not _says_numbers(cells[name])]
-    return Means(tuple(rows), tuple(odd), tuple(numbers), tuple(texts), tuple(mute))
+    mute = [name for name in left if is_known(name) and not _says_numbers(cells[name])]
+    notes += [f"{name} holds no number" for name in mute]
+    garbled = (name for name in mute if any(map(_has_digit, cells[name].values())))
+    return Means(tuple(rows), tuple(odd), tuple(numbers), tuple(texts), tuple(notes), tuple(garbled))
+
+
+def _has_digit(value: object) -> bool:
+    return isinstance(value, str) and any(map(str.isdigit, value))
+
+
+def _says_any(record: Mapping[str, Any], names: Iterable[str]) -> bool:
+    return any(number_in(record.get(name)) is not None for name in names)
+
+
+def _name_lost(
+    records: Sequence[Mapping[str, Any]],
+    lost: Sequence[int],
+    clean: Mapping[str, str],
+    columns: Columns,
+    where: str,
+) -> str:
+    """Return how many rows have a signal and no step, which a summary at the end has not.
+
+    Raises:
+        DataError: They are so many that the log is not known without them.
+    """
+    first = records[lost[0]]
+    told = [f"{name} = {value!r}"[:60] for name, value in first.items() if _is_step(name, clean, columns)]
+    said = f"{len(lost)} of {len(records)} rows have no step ({told[0] if told else 'none is there'})"
+    if len(lost) > MOST_LOST * len(records):
+        fix = "--columns step=NAME names a column of whole numbers that counts steps"
+        raise DataError("a whole number as the step of each row", found=said, where=where, fix=fix)
+    return f"{said} and were left out"
+
+
+def _steps_before(
+    lost: Sequence[int],
+    steps: Mapping[int, int],
+    cells: Mapping[str, Mapping[int, Any]],
+    signals: Mapping[str, str],
+) -> dict[int, int]:
+    """Return, for rows without a step that hold what is no measurement, the step of the row before: what
+    broke there is a fact, whenever it was."""
+    known, found = sorted(steps), dict[int, int]()
+    for k in lost:
+        values = (number_in(cells[name].get(k)) for name in signals.values())
+        if any(value is not None and not is_sound(value) for value in values):
+            before = bisect_left(known, k)
+            found[k] = steps[known[max(0, before - 1)]]
+    return found
+
+
+def _refuse_several_runs(
+    cells: Mapping[str, Mapping[int, Any]], clean: Mapping[str, str], steps: Mapping[int, int], where: str
+) -> None:
+    """Refuse rows of several runs that went through the same steps: their mean is of no training."""
+    for name in cells:
+        if simplify(clean.get(name, "")) not in RUNS:
+            continue
+        runs: dict[str, set[int]] = {}
+        for k, value in cells[name].items():
+            if k in steps and value is not None:
+                runs.setdefault(str(value), set()).add(steps[k])
+        sizes = sorted(runs.values(), key=len, reverse=True)[:2]
+        if len(sizes) == 2 and len(sizes[0] & sizes[1]) > SHARED * len(sizes[1]):
+            fix = f"keep the rows of one {name} in a file of its own"
+            found = f"several by {name}: {list_names(runs)}"
+            raise DataError("the log of one run", found=found, where=where, fix=fix)
 
 
 def is_known(name: str) -> bool:

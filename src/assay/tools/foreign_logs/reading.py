@@ -25,9 +25,10 @@ from assay.tools.foreign_logs.formats import (
 )
 from assay.tools.foreign_logs.means import is_known, is_prose, read_means
 from assay.tools.foreign_logs.records import ForeignLog, LoggedCompletion
+from assay.tools.foreign_logs.row_shapes import rows_of, unfold
 from assay.tools.foreign_logs.settling import settle
 from assay.tools.judge.lines import FIX as FIX_OF_RESULTS
-from assay.tools.judge.lines import csv_rows, json_file, json_rows, parquet_rows
+from assay.tools.judge.lines import csv_rows, json_file, json_rows, parquet_rows, sign_between
 
 MAX_BYTES = 1 << 30  # of a file
 MAX_FILES, MAX_DEPTH = 20_000, 6  # of a folder
@@ -49,6 +50,7 @@ _KINDS = (
 )
 _STATE = "trainer_state.json"
 _OTHERS = (re.compile(r"^[^/]+\.[ct]sv$"), re.compile(r"^[^/]+\.(?:log|out|txt)$"))  # where none of these is
+_THOUSANDS = re.compile(r"-?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?")
 _TAG = re.compile(r"(?:^|-)tag-(?P<tag>.+)$")
 _TENSORBOARD = ("Wall time", "Step", "Value")
 
@@ -178,7 +180,7 @@ def _read_record(
     record: Mapping[str, Any], step: int | None, where: str, columns: Columns, raw: _Raw
 ) -> None:
     if not is_completion(record, columns):
-        raw.rows.append(record)
+        raw.rows.append(unfold(record))
         return
     try:
         each = read_completion(record, step, columns)
@@ -207,18 +209,28 @@ def _records(path: Path, notes: list[str]) -> Iterator[tuple[str, Any]]:
     if head == b"PAR1":
         yield from parquet_rows(path)
     elif path.suffix.lower() in (".csv", ".tsv"):
-        name = _name_of_chart(path)
+        name, sign = _name_of_chart(path), sign_between(path)
         for where, cells in csv_rows(path):
-            if row := {column: _cell(cell) for column, cell in cells.items() if cell and cell.strip()}:
+            if row := {column: _cell(cell, sign) for column, cell in cells.items() if cell and cell.strip()}:
                 yield where, {"step": row.get("Step"), name: row.get("Value")} if _is_chart(cells) else row
-    elif path.suffix.lower() == ".json":
+    elif path.suffix.lower() == ".json" and not _is_lines(path):
         value = json_file(read_capped(path, max_bytes=MAX_BYTES, fix=FIX), path)
-        history: Any = value.get("log_history") if isinstance(value, dict) else value
-        if not isinstance(history, list) or not history:
+        history = rows_of(value)
+        if history is None:
             raise DataError("log_history, or a list of records", found="neither", where=str(path), fix=FIX)
         yield from ((f"{path}, record {k}", each) for k, each in enumerate(history, start=1))
     else:
         yield from _lines_of(path, notes)
+
+
+def _is_lines(path: Path) -> bool:
+    """Return whether each of the first two lines of a file is an object of its own."""
+    with path.open("rb") as stream:
+        lines = [stream.readline(LONGEST).strip() for _ in range(2)]
+    try:
+        return all(isinstance(json.loads(line), dict) for line in lines)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _lines_of(path: Path, notes: list[str]) -> Iterator[tuple[str, Any]]:
@@ -257,12 +269,26 @@ def _name_of_chart(path: Path) -> str:
     return next((tail for tail in tails if is_known(tail)), path.stem)
 
 
-def _cell(text: str) -> Any:
-    """Return a cell as the number, truth value or object that it is, else as text."""
+def _cell(text: str, sign: str) -> Any:
+    """Return a cell as the number, truth value or object that it is, else as text.
+
+    Where commas stand between cells, one in a number parts thousands; where semicolons do, it is a decimal
+    comma; elsewhere 1,000 may be either and stays a text.
+
+    >>> _cell("12.5%", ","), _cell("1,000", ","), _cell("1,000", ";"), _cell("1,000", "|")
+    (0.125, 1000.0, 1.0, '1,000')
+    """
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
+    plain, share = text.strip().removesuffix("%"), text.strip().endswith("%")
+    if "," in plain:
+        thousands = _THOUSANDS.fullmatch(plain) is not None
+        if thousands and sign == ",":
+            plain = plain.replace(",", "")
+        elif sign == ";" or (sign != "," and not thousands):
+            plain = plain.replace(",", ".")
     try:
-        return float(text)
+        return float(plain) / 100 if share else float(plain)
     except ValueError:
         pass
     if text.startswith("{"):

@@ -62,10 +62,12 @@ class ForeignLog:
     unpaid: tuple[str, ...] = ()  # reward parts that were 0 in every completion
     numbers: tuple[str, ...] = ()  # columns that hold numbers and were not read
     texts: tuple[str, ...] = ()  # columns that hold long texts and were not read
+    garbled: tuple[str, ...] = ()  # columns of known names whose texts have digits, and are no numbers
 
 
 # Rules that trainings of assay do not have: their tasks grade hedges as wrong and are tried before.
 HEDGING, DEAD_PART = "hedging", "dead_part"
+REWARD_LOST, LOSS_SIZE = "reward_lost", "loss_size"
 NOT_MEASURED: Literal["NOT MEASURED"] = "NOT MEASURED"
 
 
@@ -160,5 +162,7 @@ NEEDS: Mapping[str, str] = {
     "grad_norm": BY_STEP,
     "infrastructure": "completions with ok or error",
     DEAD_PART: "rewards, or reward parts",
+    REWARD_LOST: "rewards, at the start and at the end",
+    LOSS_SIZE: "loss by step",
     HEDGING: "completions",
 }

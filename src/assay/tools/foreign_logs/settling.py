@@ -38,7 +38,7 @@ def settle(completions: Completions, means: Means, notes: Sequence[str], columns
         told = (each.numbers.get(right, each.parts.get(right)) for each in completions)
         completions = [replace(e, success=value) for e, value in zip(completions, told, strict=True)]
     log = ForeignLog(tuple(completions), means.rows, tuple(dict.fromkeys(notes)), means.odd)
-    log = replace(log, numbers=means.numbers, texts=means.texts)
+    log = replace(log, numbers=means.numbers, texts=means.texts, garbled=means.garbled)
     if not completions:
         return log
     log, names = _make_reward(log, right)

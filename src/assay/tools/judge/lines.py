@@ -183,6 +183,12 @@ def csv_rows(path: Path) -> Iterator[tuple[str, Row]]:
         raise refuse("CSV", found, f"{path}, line {reader.line_num}", fix) from None
 
 
+def sign_between(path: Path) -> str:
+    """Return what stands between the cells of a CSV or TSV file."""
+    first = next((_text(line, str(path)) for _, line in _lines(path)), "")
+    return "\t" if path.suffix.lower() == ".tsv" else _separator(first)
+
+
 def _separator(head: str) -> str:
     """Return what stands between the cells of a CSV: what a head without a comma has instead, as
     spreadsheets write where numbers have decimal commas."""
