@@ -368,6 +368,36 @@ def test_the_score_stays_in_the_column_of_the_first_row(tmp_path: Path) -> None:
     assert "1 of 2 results before have no score: item '1'" in judged(path, path).reason
 
 
+def test_a_plan_of_results_with_a_score_beside_their_success_can_be_kept(tmp_path: Path) -> None:
+    rows = [{"id": k, "acc": k / N, "success": k % 2 == 0} for k in range(N)]
+    path, plan = as_jsonl(tmp_path / "before.jsonl", rows), tmp_path / "plan.yaml"
+    for words, metric in ((None, "success"), ("acc", "score")):
+        plan.unlink(missing_ok=True)
+        run(PlanRequest(pilot=path, metric=words, out=plan))
+        claim = judged(path, path, "--plan", str(plan))
+        assert (claim.verdict, claim.plan.primary) == ("NO EVIDENCE", metric), claim.reason
+
+
+def test_a_column_that_was_named_is_read_whatever_tool_the_others_look_like(tmp_path: Path) -> None:
+    rows = [{"id": k, "prompt": "p", "completion": "c", "reward": 0.5, "ok": k < 4} for k in range(N)]
+    claim = judged(*[as_jsonl(tmp_path / "results.jsonl", rows)] * 2, "--columns", "success=ok")
+    assert claim.before is not None and (claim.plan.primary, claim.before.value) == ("success", 4 / N)
+
+
+def test_of_episodes_the_metric_is_success_or_reward(tmp_path: Path) -> None:
+    path = tmp_path / "episodes.jsonl"
+    write_jsonl(path, arm("before", 0.3))
+    words = {"success": (), "reward": ("--bounds", "-1,2")}
+    by = {name: judged(path, path, "--metric", name, *more) for name, more in words.items()}
+    assert {name: claim.plan.primary for name, claim in by.items()} == {
+        "success": "success",
+        "reward": "score",
+    }
+    assert by["success"].before == judged(path, path).before
+    with pytest.raises(DataError, match="the metric f1, found success, reward"):
+        judged(path, path, "--metric", "f1")
+
+
 def test_a_plan_is_made_and_kept_with_named_columns(tmp_path: Path) -> None:
     rows = _table("before", key=lambda k, won: k, grade=lambda k, won: int(won))
     path, plan, named = as_csv(tmp_path / "before.csv", rows), tmp_path / "plan.yaml", "item=key,score=grade"

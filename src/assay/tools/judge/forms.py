@@ -42,13 +42,16 @@ Reader = Callable[[str, Row, Asked], Reading]
 
 
 def form_of(row: Row, where: str, asked: Asked) -> Form:
-    """Return the form that a first row has. Whoever names the item's column has a table.
+    """Return the form that a first row has. Whoever names a column, other than the score, has a table.
 
     Raises:
         DataError: None that is read here.
     """
-    keys = row.keys()
-    if "item" not in asked.columns.named:
+    keys, named = row.keys(), asked.columns.named
+    solved = "task_id" in keys and keys & {"solution", "completion"} and keys & {"passed", "base_status"}
+    if solved and "item" not in named:
+        return "evalplus samples"  # a table whose draws are not numbered
+    if not any(name != IN_ORDER for meaning, name in named.items() if meaning != "score"):
         if {"doc_id", "doc", "filtered_resps"} <= keys:
             return "lm-eval samples"
         if {"item_id", "cluster", "draw", "turns", "ending"} <= keys:
@@ -57,8 +60,6 @@ def form_of(row: Row, where: str, asked: Asked) -> Form:
             return "verifiers traces"
         if {"doc", "metric", "model_response"} <= keys:
             return "lighteval details"
-        if "task_id" in keys and keys & {"solution", "completion"} and keys & {"passed", "base_status"}:
-            return "evalplus samples"
         if {"prompt", "completion", "reward"} <= keys and ("example_id" in keys or "id" in keys):
             return "verifiers results"
     there = asked.columns.candidates(row)
@@ -185,6 +186,8 @@ def lighteval_row(where: str, row: Row, asked: Asked) -> Reading:
 
 def episode_row(where: str, row: Row, asked: Asked) -> Reading:
     """Return an episode of assay: its success decides, its reward is the score."""
+    if asked.metric not in (None, "reward", "success"):
+        raise refuse(f"the metric {asked.metric}", "success, reward", where, "--metric reward")
     turns = row["turns"]
     if not isinstance(turns, list) or not all(isinstance(turn, dict) for turn in turns):
         raise refuse("the turns of an episode", type(turns).__name__, where)
@@ -201,8 +204,8 @@ def episode_row(where: str, row: Row, asked: Asked) -> Reading:
     return Reading(
         where,
         text_of(row["item_id"]),
-        number_of(row.get("reward"), where),
-        success,
+        float(success) if asked.metric == "success" else number_of(row.get("reward"), where),
+        None if asked.metric == "reward" else success,
         whole_of(row["draw"], where, "draw"),
         text_of(row["cluster"]),
         len(turns),

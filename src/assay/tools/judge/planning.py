@@ -107,7 +107,8 @@ def run(asked: PlanRequest) -> None:
         record, rows = pilot.record, pilot.rows
         if record.blockers:
             raise refuse("a pilot that is whole", record.blockers[0][1], str(asked.pilot))
-        metric = asked.metric or record.files[0].metric
+        # Whoever names a score wants it judged: where a success decides, none is named.
+        metric = wanted.metric or (None if record.has_success else record.files[0].metric)
         decides = "success" if record.has_success or all(row.share in (0.0, 1.0) for row in rows) else SCORE
     if not all(asked.rival) or len({*asked.rival, "before", "after"}) < len(asked.rival) + 2:
         found = ", ".join(map(repr, asked.rival))
