@@ -70,12 +70,14 @@ def test_a_name_with_dots_reaches_into_nested_values() -> None:
 
 
 def test_the_mapping_is_read_from_a_file_as_from_the_command_line(tmp_path: Path) -> None:
-    file = tmp_path / "names.yaml"
+    file = tmp_path / "lr=1e-5/names.yaml"
+    file.parent.mkdir()
     file.write_text("item: task_id\nreward: exact_match,flexible-extract\n", encoding="utf-8")
     asked = Columns.read(str(file))
     assert asked == Columns.read("item=task_id,score=exact_match,flexible-extract")
     file.write_text(asked.text(), encoding="utf-8")
     assert asked == Columns.read(str(file))
+    assert Columns.read(f"score={'f1' * 5000}").named == {"score": "f1" * 5000}
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ values where there is no column of that name: `response.body.choices.0.message.c
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -162,13 +163,13 @@ class Columns:
         if text is None:
             return cls()
         fix = f"{OPTION} item=task_id,score=passed or {OPTION} names.yaml; meanings: {', '.join(MEANINGS)}"
-        if "=" in text:
+        if os.path.isfile(text):  # also of a folder with `=` in its name; Path refuses what is too long
+            pairs = list(read_yaml(Path(text), fix=fix).items())
+        elif "=" in text:
             pairs = [(each.partition("=")[0], each.partition("=")[2]) for each in _PAIRS.split(text)]
         else:
-            if not Path(text).is_file():
-                expected = "MEANING=COLUMN,..., or a YAML file of them"
-                raise ConfigError(expected, found=repr(text), where=OPTION, fix=fix)
-            pairs = list(read_yaml(Path(text), fix=fix).items())
+            expected = "MEANING=COLUMN,..., or a YAML file of them"
+            raise ConfigError(expected, found=repr(text), where=OPTION, fix=fix)
         named: dict[Meaning, str] = {}
         for word, name in pairs:
             meaning = _meaning_of(word)
