@@ -12,7 +12,7 @@ from benchmarks import seed_designs as designs
 from benchmarks.resealing import files_in, write
 
 from assay.verify.checks import looked
-from assay.verify.content.tables import sampled_of
+from assay.verify.content.tables import TRAINING_LOG, sampled_of
 from assay.verify.packed_seed import PackedSeed, looks_at, seeds_apart
 from assay.verify.suites import AFTER, Drawn, draws_apart, merged_draws
 from tests.house import ROOT
@@ -63,6 +63,20 @@ def failures(runs: designs.Runs, folder: Path, *, logged: bool) -> Iterator[str]
 def test_trainings_as_they_were_are_well(honest: designs.Runs, tmp_path: Path) -> None:
     for logged in (True, False):
         assert list(failures(honest, tmp_path / str(logged), logged=logged)) == []
+
+
+def test_a_curve_of_another_training_is_found_where_a_loss_is_none(
+    honest: designs.Runs, tmp_path: Path
+) -> None:
+    (place,) = (name for name in honest[designs.ONE] if name.endswith(TRAINING_LOG))
+    head, first, *rest = honest[designs.ONE][place].decode().splitlines(keepends=True)
+    at = head.rstrip().split(",").index("loss")
+    cells = first.rstrip("\n").split(",")
+    content = (head + ",".join([*cells[:at], "", *cells[at + 1 :]]) + "\n" + "".join(rest)).encode()
+    for name, files in honest.items():
+        write(files | {place: content}, tmp_path / name)
+    found = seeds_apart({name: PackedSeed(tmp_path / name) for name in honest}).wrong
+    assert any("reward and loss of every step are those of" in fault for fault in found), found
 
 
 @pytest.mark.parametrize("name", FOUND)

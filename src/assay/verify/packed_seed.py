@@ -160,7 +160,8 @@ def _copies(packages: Mapping[str, PackedSeed]) -> Iterator[str]:
     curves: dict[tuple[object, ...], str] = {}
     for run, package in packages.items():
         told = log_table(package.project, TRAINING_LOG, "reward", "loss")
-        curve = tuple(told["reward"]), tuple(told["loss"])
+        # As text: a NaN, as of a step that was skipped, is no number that equals another.
+        curve = tuple(told["reward"].map(repr)), tuple(told["loss"].map(repr))
         if (known := curves.setdefault(curve, run)) != run:
             yield f"{run}, {TRAINING_LOG}: reward and loss of every step are those of {known}"
 
