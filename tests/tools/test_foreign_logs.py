@@ -15,8 +15,9 @@ import pytest
 from benchmarks import log_alarms
 from rich.console import Console
 
+from assay.cli.results import health
 from assay.core import console
-from assay.core.errors import DataError
+from assay.core.errors import ConfigError, DataError
 from assay.tools.columns import Columns
 from assay.tools.foreign_logs.answers import hedges, read_fields
 from assay.tools.foreign_logs.command import judge_log, run
@@ -217,3 +218,9 @@ def test_a_log_of_alarms_of_assay_under_another_name_is_shown_as_one(tmp_path: P
     event = {"rule": "kl", "level": "AMBER", "stop": False, "value": 0.2, "threshold": 0.1, "baseline": None}
     event |= {"step": 3, "first_step": 3, "item_ids": [], "message": "KL is 0.2."}
     assert run(written(tmp_path / "kept.jsonl", [event])) == 3
+
+
+def test_options_for_another_trainers_log_are_not_dropped_where_no_log_is_named() -> None:
+    for options in ({"success": "right"}, {"columns": "step=n"}):
+        with pytest.raises(ConfigError, match="a log of another trainer, found none"):
+            health(None, **options)

@@ -9,6 +9,7 @@ import typer
 
 from assay.cli.naming import make_request, name_settings_of
 from assay.core.console import say
+from assay.core.errors import ConfigError
 
 # What `plan` fixes and `judge` takes as well.
 METRIC = typer.Option(metavar="NAME", help="Score to read: any column, metric or scorer of the files.")
@@ -242,7 +243,11 @@ def health(
 ) -> None:
     """Show the alarms of a training, of any trainer; exit code 0 if all stayed green, 3 for AMBER, 4 for
     RED, 5 for NOT MEASURED."""
-    if file is None or (file.name == "health.jsonl" and success is None and columns is None):
+    plain = success is None and columns is None
+    if file is None and not plain:
+        fix = "./run assay runs health LOG with the options, or without them for the last run"
+        raise ConfigError("a log of another trainer", found="none", where="assay runs health", fix=fix)
+    if file is None or (file.name == "health.jsonl" and plain):
         from assay.tools.watch import health as tool
 
         raise typer.Exit(tool.run(Path.cwd(), file))
