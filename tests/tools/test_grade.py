@@ -27,7 +27,7 @@ from assay.tasks.wrappings import cut_off
 from assay.tools.columns import Columns
 from assay.tools.grade import command
 from assay.tools.grade.command import Grade
-from assay.tools.grade.completions import numbered, read_row
+from assay.tools.grade.completions import documented, numbered, read_row
 from assay.tools.tasks_file import items_of, open_project, read_cut, suite_from
 from assay.verify.compared import difference
 from tests.house import ROOT
@@ -173,6 +173,16 @@ def _openai(item: str, text: str) -> dict[str, Any]:
     return {"id": f"batch-{item}", "custom_id": item, "response": response, "error": None}
 
 
+def _responses(item: str, text: str) -> dict[str, Any]:
+    said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
+    body = {
+        "model": "m",
+        "output": [{"type": "reasoning", "summary": []}, said],
+        "usage": {"output_tokens": 3},
+    }
+    return {"custom_id": item, "response": {"status_code": 200, "body": body}, "error": None}
+
+
 def _anthropic(item: str, text: str) -> dict[str, Any]:
     message = {"model": "m", "content": [{"type": "text", "text": text}], "stop_reason": "end_turn"}
     return {"custom_id": item, "result": {"type": "succeeded", "message": message}}
@@ -185,6 +195,7 @@ def _gemini(item: str, text: str) -> dict[str, Any]:
 
 SHAPES: dict[str, tuple[Callable[[str, str], dict[str, Any]], str | None]] = {
     "openai": (_openai, None),
+    "openai responses": (_responses, None),
     "anthropic": (_anthropic, None),
     "gemini": (_gemini, None),
     "evalplus": (lambda item, text: {"task_id": item, "solution": text}, None),
@@ -453,3 +464,22 @@ def test_a_reward_that_says_something_else_than_success_is_said(name: str) -> No
     assert bool(said) == (odd != (0, 0))
     for line in said:
         assert f"{odd[0]} failures are paid as successes are, {odd[1]} successes no better" in line
+
+
+def test_calls_and_refusals_of_openai_are_what_was_said() -> None:
+    call = {"type": "function_call", "name": "f", "arguments": '{"a": 1}', "call_id": "c"}
+    row = {"custom_id": "1", "response": {"body": {"output": [call]}}}
+    _, answer = read_row("a line", documented("a line", row, Columns()))
+    assert '"name": "f"' in answer.completions[0] and '"a": 1' in answer.completions[0]
+    message = {"role": "assistant", "content": None, "refusal": "I can't."}
+    row = {"custom_id": "1", "response": {"body": {"choices": [{"message": message}]}}}
+    assert read_row("a line", documented("a line", row, Columns()))[1].completions == ("I can't.",)
+
+
+def test_no_answer_of_several_to_one_request_is_dropped() -> None:
+    row = _openai("1", "7")
+    row["response"]["body"]["choices"].append({"message": {"role": "assistant", "content": "8"}})
+    with pytest.raises(DataError, match="2 to '1'"):
+        documented("a line", row, Columns())
+    lines = [("a line", {"item": "1", "draw": k, "completion": text}) for k, text in enumerate("78")]
+    assert [each.completions for each in numbered(lines, "a file")[1]] == [("7",), ("8",)]

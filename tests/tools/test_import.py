@@ -582,3 +582,41 @@ def test_a_file_that_is_there_is_written_over_only_if_told_to(root: Path) -> Non
     calling.refused(
         calling.called(root, "task", "import", "theirs.jsonl", "--to", "ours.txt"), "--to ours.jsonl"
     )
+
+
+def test_what_a_record_says_is_right_wins_over_what_was_said_in_its_talk() -> None:
+    talk = [
+        {"role": "user", "content": "2 + 5?"},
+        {"role": "assistant", "content": "<think>so</think> It is 7."},
+    ]
+    assert convert({"answer": "7", "messages": talk}, Columns())["answer"] == "7"
+    named = convert({"answer": "7", "final": "8", "messages": talk}, Columns({"reference": "final"}))
+    assert named["answer"] == "8"
+    assert convert({"messages": talk}, Columns())["answer"] == talk[1]["content"]
+
+
+def test_a_label_of_what_was_liked_is_no_answer() -> None:
+    with pytest.raises(NotConverted, match="label says whether a completion was liked"):
+        convert({"prompt": "2 + 5?", "completion": "8", "label": False}, Columns())
+    told = convert({"prompt": "Is 7 even?", "label": False}, Columns())
+    assert told["answer"] is False, "a question of yes and no"
+
+
+def test_calls_of_anthropic_and_xlam_are_golds() -> None:
+    parameters = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    said = [
+        {"type": "text", "text": "Well."},
+        {"type": "tool_use", "id": "1", "name": "f", "input": {"n": 1}},
+    ]
+    talk = [{"role": "user", "content": "Go."}, {"role": "assistant", "content": said}]
+    tools = [{"name": "f", "input_schema": parameters}]
+    record = convert({"messages": talk, "tools": tools}, Columns())
+    assert record["gold"] == {"f": {"n": [1]}}
+    assert record["functions"] == [{"name": "f", "parameters": parameters}]
+    flat = {"n": {"type": "int", "description": "How many."}, "to": {"type": "str, optional"}}
+    row = {"query": "Go.", "answers": json.dumps([{"name": "f", "arguments": {"n": 1}}])}
+    record = convert({**row, "tools": json.dumps([{"name": "f", "parameters": flat}])}, Columns())
+    assert record["gold"] == {"f": {"n": [1]}} and "answers" not in record
+    (function,) = record["functions"]
+    assert function["parameters"]["required"] == ["n"]
+    assert function["parameters"]["properties"]["n"] == {"type": "integer", "description": "How many."}

@@ -41,6 +41,11 @@ def _csv_text(path: Path, head: str, make: Callable[[int, bool], str]) -> Path:
     return path
 
 
+def _json(path: Path, value: object) -> Path:
+    path.write_text(json.dumps(value), encoding="utf-8")
+    return path
+
+
 def _evalplus(path: Path) -> Path:
     tasks = {
         f"Set/{k}": [
@@ -149,6 +154,16 @@ FILES: Mapping[str, tuple[str, Callable[[Path], Path]]] = {
             {"id": k, "score": int(won), "finish_reason": "stop" if won else "content_filter"}
             for k, won in ((k, _won(path.stem, k)) for k in range(N))
         ]),
+    ),
+    "by column, as lists": (
+        "json",
+        lambda path: _json(path, {"id": [*range(N)], "score": [_won(path.stem, k) * 1.0 for k in range(N)]})
+    ),
+    "by column, as pandas numbers rows": (
+        "json", lambda path: _json(path, {
+            "id": {str(k): f"q{k}" for k in range(N)},
+            "passed": {str(k): _won(path.stem, k) for k in range(N)}
+        })
     ),
     "the right letter beside the score !": (
         "csv", lambda path: _csv_text(path, "id,score,correct", lambda k, won: f"{k},{won:d},B")

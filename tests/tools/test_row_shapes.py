@@ -72,6 +72,12 @@ SHAPES: Mapping[str, tuple[str, Callable[[list[Row]], str]]] = {
         "log.json",
         lambda made: json.dumps({name: [row[name] for row in made] for name in made[0]}),
     ),
+    "numbered rows by metric": (
+        "log.json",
+        lambda made: json.dumps(
+            {name: {str(k): row[name] for k, row in enumerate(made)} for name in made[0]}
+        ),
+    ),
     "objects by step": ("log.json", lambda made: json.dumps({row["step"]: row for row in made})),
     "a list under a name": ("log.json", lambda made: json.dumps({"metrics": made, "run": "a"})),
     "decimal commas": ("log.csv", lambda made: table(made, ";", lambda cell: str(cell).replace(".", ","))),

@@ -1,7 +1,7 @@
 """Output files of the batch interfaces of model servers: a request's own id, and the answer deep inside.
 
-* OpenAI, vLLM, Mistral: custom_id, response.body as /v1/chat/completions or /v1/completions answers
-  (https://platform.openai.com/docs/guides/batch).
+* OpenAI, vLLM, Mistral: custom_id, response.body as /v1/chat/completions, /v1/completions or /v1/responses
+  answers (https://platform.openai.com/docs/guides/batch).
 * Anthropic: custom_id, result.message (https://docs.anthropic.com/en/docs/build-with-claude/batch-processing).
 * Gemini: key, response.candidates (https://ai.google.dev/gemini-api/docs/batch-api).
 """
@@ -16,13 +16,17 @@ from assay.tools.columns import look_up
 
 IDS = ("custom_id", "key")
 _MESSAGES = ("response.body.choices.0.message", "result.message", "response.candidates.0.content")
+_CHOICES = ("response.body.choices", "response.candidates")
+_OUTPUT = "response.body.output"
 _TEXT = "response.body.choices.0.text"
 _ENDED = (
     *("response.body.choices.0.finish_reason", "result.message.stop_reason"),
+    "response.body.incomplete_details.reason",
     "response.candidates.0.finishReason",
 )
 _TOKENS = (
     *("response.body.usage.completion_tokens", "result.message.usage.output_tokens"),
+    "response.body.usage.output_tokens",
     "response.usageMetadata.candidatesTokenCount",
 )
 _MODELS = ("response.body.model", "result.message.model", "response.modelVersion")
@@ -30,12 +34,13 @@ _ERRORS = (
     *("error.message", "error.code", "error", "response.body.error.message", "result.error.error.message"),
     *("result.type", "response.status_code"),
 )
-CUT = ("length", "max_tokens", "MAX_TOKENS")
+CUT = ("length", "max_tokens", "max_output_tokens", "MAX_TOKENS")
 
 
 @dataclass(frozen=True, slots=True)
 class BatchAnswer:
-    """One line of such a file. `message` None: the request failed, `why` says how."""
+    """One line of such a file, which may have several answers. `message` None: the request failed, `why` says
+    how."""
 
     item: str
     message: Mapping[str, Any] | None
@@ -43,6 +48,7 @@ class BatchAnswer:
     truncated: bool | None
     model: str | None
     why: str = ""
+    answers: int = 1
 
 
 def answer_of(row: Mapping[str, Any]) -> BatchAnswer | None:
@@ -57,6 +63,9 @@ def answer_of(row: Mapping[str, Any]) -> BatchAnswer | None:
     message = found if isinstance(found, Mapping) else None if text is None else {"content": text}
     if message is not None and "content" not in message and isinstance(message.get("parts"), list):
         message = {"content": message["parts"]}
+    if message is None and isinstance(output := look_up(row, _OUTPUT), list) and output:
+        message = _message_of(output)
+    choices = _first(row, _CHOICES)
     ended, model = _first(row, _ENDED), _first(row, _MODELS)
     return BatchAnswer(
         str(row[name]),
@@ -65,7 +74,26 @@ def answer_of(row: Mapping[str, Any]) -> BatchAnswer | None:
         None if ended is None else ended in CUT,
         model if isinstance(model, str) else None,
         "" if message is not None else str(_first(row, _ERRORS))[:80],
+        len(choices) if isinstance(choices, list) else 1,
     )
+
+
+def _message_of(output: list[Any]) -> Mapping[str, Any]:
+    """Return what the items of /v1/responses say as one message: texts, and calls of functions."""
+    items = [each for each in output if isinstance(each, Mapping)]
+    said = [each["content"] for each in items if isinstance(each.get("content"), list | str)]
+    parts = [part for each in said for part in (each if isinstance(each, list) else [{"text": each}])]
+    calls = [
+        {"function": {"name": each.get("name"), "arguments": each.get("arguments")}}
+        for each in items
+        if each.get("type") == "function_call"
+    ]
+    texts = [part for part in parts if isinstance(part, Mapping) and isinstance(part.get("text"), str)]
+    refused = "".join(
+        str(part["refusal"]) for part in parts if isinstance(part, Mapping) and "refusal" in part
+    )
+    content: Any = "".join(part["text"] for part in texts) if texts else refused or None
+    return {"content": content, "tool_calls": calls} if calls else {"content": content or ""}
 
 
 def _first(row: Mapping[str, Any], names: tuple[str, ...]) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from assay.tools.columns import read_step
+from assay.tools.judge.lines import rows_of_columns
 
 # What a tool calls the object that holds all its metrics; it says nothing about them.
 HOLDERS = frozenset(("metrics", "scalars", "stats", "logs", "log", "info", "data", "values", "summary"))
@@ -61,8 +62,4 @@ def rows_of(value: object) -> Sequence[Any] | None:
     steps = {key: read_step(str(key)) for key in value}
     if None not in steps.values() and all(isinstance(each, Mapping) for each in value.values()):
         return [{"step": steps[key], **each} for key, each in value.items()]
-    columns = {key: each for key, each in value.items() if isinstance(each, list)}
-    lengths = {len(each) for each in columns.values()}
-    if len(lengths) == 1 and lengths != {0}:
-        return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
-    return None
+    return rows_of_columns(value)

@@ -64,6 +64,10 @@ def documented(where: str, row: Row, columns: Columns) -> Row:
         if answer.message is None:
             fix = "ask again what failed, and write its answer in this line's place"
             raise refuse("an answer to each request", f"none to {answer.item!a}: {answer.why}", where, fix)
+        if answer.answers > 1:
+            fix = "write each answer to a line of its own: item, draw (0, 1, ...), completion"
+            several = f"{answer.answers} to {answer.item!a}"
+            raise refuse("one answer to each request", several, where, fix)
         told = {"tokens": answer.tokens, "truncated": answer.truncated, "model": answer.model}
         return {"item": answer.item, "completion": [{**answer.message, "role": "assistant"}], **told}
     item = columns.find("item", row, where)
@@ -247,6 +251,8 @@ def _said(message: Mapping[str, Any], where: str) -> tuple[str, bool]:
     """Return what a message says, its calls of tools behind the text, and whether there is thought beside
     it."""
     text, thought = read_message(message)
+    if text is None and message.get("content") is None and isinstance(message.get("refusal"), str):
+        text = message["refusal"]  # of OpenAI: said in place of a content
     return _content(message.get("content"), where) if text is None else _text(text, where), bool(thought)
 
 

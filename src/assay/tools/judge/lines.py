@@ -100,6 +100,33 @@ def json_file(content: bytes, path: Path) -> Any:
     return parse_json(text, str(path), last=True)
 
 
+def rows_of_columns(value: Any) -> list[Row] | None:
+    """Return the rows of a table that is written by column, as pandas does: lists of one length, or objects
+    that number the rows; None for anything else.
+
+    >>> rows_of_columns({"id": [1, 2], "score": [0, 1]})
+    [{'id': 1, 'score': 0}, {'id': 2, 'score': 1}]
+    >>> rows_of_columns({"id": {"0": 7}, "score": {"0": 1}})
+    [{'id': 7, 'score': 1}]
+    """
+    if not isinstance(value, dict) or not value:
+        return None
+    columns = {name: each for name, each in value.items() if isinstance(each, list | dict)}
+    first = next(iter(columns.values()), [])
+    if isinstance(first, dict):
+        keys = list(first)
+        numbered = keys == [str(k) for k in range(len(keys))]
+        if not numbered or any(not isinstance(each, dict) or list(each) != keys for each in value.values()):
+            return None
+        columns = {name: list(each.values()) for name, each in value.items()}
+    if len(columns) < 2 or any(not isinstance(each, list) for each in columns.values()):
+        return None
+    if len({len(each) for each in columns.values()}) > 1:
+        return None
+    cells = zip(*columns.values(), strict=True)
+    return [dict(zip(columns, row, strict=True)) for row in cells] or None
+
+
 def _each_once(pairs: list[tuple[str, Any]]) -> Row:
     found = dict(pairs)
     if len(found) != len(pairs):

@@ -24,6 +24,7 @@ from assay.tools.judge.lines import (
     parquet_rows,
     parse_json,
     refuse,
+    rows_of_columns,
     whole_text,
 )
 from assay.tools.judge.rows import NO_STRATA, JudgedRow, rows_text, short_digest
@@ -374,6 +375,8 @@ def _rows_of(value: Any, path: Path) -> list[Row]:
     if lists_in:
         fix = "write one of these lists alone to a file, such as after.json"
         raise refuse("one list of results", list_names(lists_in), str(path), fix)
+    if (table := rows_of_columns(value)) is not None:
+        return table
     found = f"the names {list_names(value)}" if isinstance(value, dict) else type(value).__name__
     raise refuse("a log of inspect, or a list of results", found, str(path), FIX)
 

@@ -22,6 +22,8 @@ ROLES = {
     **dict.fromkeys(("tool", "function", "observation", "tool_response", "function_response"), "tool"),
 }
 TALKS = ("conversations", "conversation", "messages", "dialogue")
+PYTHON_TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean", "list": "array"}
+PYTHON_TYPES |= {"dict": "object"} | {name: name for name in PYTHON_TYPES.values()}
 _CALL = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
 _VALUES = frozenset({"enum", "const", "default", "examples"})  # of a schema: null there says something
 
@@ -89,6 +91,8 @@ def convert(row: Mapping[str, Any], columns: Columns, schema_path: str | None = 
     """
     rest = {name: value for name, value in row.items() if value is not None}
     functions = rest.pop("functions", None) or rest.pop("tools", None)
+    if functions is not None and "gold" not in rest and "answer" not in rest and "answers" in rest:
+        rest["answer"] = rest.pop("answers")  # xLAM's calls
     prompt, said, calls = _asked(rest, columns)
     if functions is not None:
         rest["functions"] = _functions(functions)
@@ -130,7 +134,14 @@ def _asked(rest: dict[str, Any], columns: Columns) -> tuple[Any, Any, Sequence[t
         done = _read_json(rest.pop("completion", None))
         turns += _turns(done) if isinstance(done, list) else []
         right = done if isinstance(done, str) and right is None else right
-        return _of_talk(turns, right)
+        asked, said, calls = _of_talk(turns, right)
+        beside = columns.named.get("reference", "answer")
+        # What a record says is right was checked; what somebody said in the talk has the way there in it too
+        return (
+            asked,
+            (rest.pop(beside) if not calls and beside in rest and "gold" not in rest else said),
+            calls,
+        )
     if "instruction" in rest and {"output", "response"} & set(rest):
         return _of_alpaca(rest)
     try:
@@ -144,6 +155,9 @@ def _asked(rest: dict[str, Any], columns: Columns) -> tuple[Any, Any, Sequence[t
         return rest.pop(asked), right, ()
     if known in ("gold", "answer") and "gold" in rest:
         known = None
+    liked = known is not None and known not in columns.named.values() and isinstance(rest[known], bool)
+    if liked and "completion" in rest:
+        raise NotConverted(f"{known} says whether a completion was liked, and none is the right answer")
     done = rest.pop("completion", None) if known is None else None
     return rest.pop(asked), done if known is None else rest.pop(known), ()
 
@@ -197,13 +211,21 @@ def _turn(part: Mapping[str, Any]) -> Turn:
     named = str(part.get("role") or part.get("from") or "").lower()
     if named not in ROLES:
         raise NotConverted(f"a message of {ascii(named)[:40]}; known are {', '.join(ROLES)}")
-    text = _text(part["content"] if part.get("content") is not None else part.get("value"))
+    content = part["content"] if part.get("content") is not None else part.get("value")
     calls = [_call(each) for each in _read_json(part.get("tool_calls")) or []]
+    if isinstance(content, list):  # of Anthropic: a call is a part of what is said
+        calls += [_call(each) for each in content if _is_call(each)]
+        content = [each for each in content if not _is_call(each)]
+    text = _text(content)
     if isinstance(part.get("function_call"), Mapping):
         calls.append(_call(part["function_call"]))
     if named == "function_call" or (ROLES[named] == "assistant" and _CALL.search(text)):
         calls += _calls_in_text(text)
     return Turn(ROLES[named], text, calls)
+
+
+def _is_call(part: Any) -> bool:
+    return isinstance(part, Mapping) and part.get("type") == "tool_use"
 
 
 def _text(content: Any) -> str:
@@ -230,7 +252,9 @@ def _call(written: Any) -> tuple[str, Any]:
     call = inner if isinstance(inner, Mapping) else written
     if not isinstance(call, Mapping) or not isinstance(call.get("name"), str):
         raise NotConverted("an answer in words where a call of a function is due")
-    given = call["arguments"] if call.get("arguments") is not None else call.get("parameters")
+    given = next(
+        (call[name] for name in ("arguments", "parameters", "input") if call.get(name) is not None), None
+    )
     arguments = _read_json(given) if given is not None else {}
     if not isinstance(arguments, Mapping):
         raise NotConverted(f"arguments of {call['name']} that are no JSON object")
@@ -249,10 +273,36 @@ def _functions(written: Any) -> list[Any]:
         function = without_nulls(inner if isinstance(inner, Mapping) else each)
         if not isinstance(function, dict) or not function.get("name"):
             raise NotConverted("a tool without a name")
+        if "input_schema" in function:  # as Anthropic calls it
+            function.setdefault("parameters", function.pop("input_schema"))
         if "parameters" in function:
-            function["parameters"] = without_nulls(_read_json(function["parameters"]))
+            function["parameters"] = _as_schema(without_nulls(_read_json(function["parameters"])))
         found.append(function)
     return found
+
+
+def _as_schema(parameters: Any) -> Any:
+    """Return parameters as a schema, also where they are one by one with types of Python, as xLAM has them.
+
+    >>> _as_schema({"n": {"type": "int"}, "to": {"type": "List[str], optional"}})["properties"]
+    {'n': {'type': 'integer'}, 'to': {'type': 'array'}}
+    """
+    if not isinstance(parameters, Mapping) or not parameters or {"type", "properties"} <= parameters.keys():
+        return parameters
+    if not all(
+        isinstance(each, Mapping) and isinstance(each.get("type"), str) for each in parameters.values()
+    ):
+        return parameters
+    words = {name: re.findall(r"\w+", each["type"].lower()) for name, each in parameters.items()}
+    properties = {}
+    for name, each in parameters.items():
+        known = PYTHON_TYPES.get(words[name][0] if words[name] else "")
+        rest = {key: value for key, value in each.items() if key not in ("type", "default")}
+        properties[name] = ({"type": known} if known else {}) | rest
+    due = [
+        name for name, each in parameters.items() if "optional" not in words[name] and "default" not in each
+    ]
+    return {"type": "object", "properties": properties, "required": due}
 
 
 def _gold_of_calls(calls: Sequence[tuple[str, Any]], functions: Any) -> Any:
