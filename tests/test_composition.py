@@ -282,6 +282,7 @@ def test_an_experiment_may_differ(project: Path, monkeypatch: pytest.MonkeyPatch
         ),
         (["grpo=tinny"], "a preset", "did you mean grpo=tiny?"),
         (["train.lerning_rate=0.1,0.2"], "a setting that there is", "-S train.learning_rate=…"),
+        (["task.cut=[think]"], "a setting that there is", "-S '+task.cut=[think]'"),
     ],
 )
 def test_what_an_experiment_is_given_is_looked_at_before_anything_runs(
@@ -300,6 +301,9 @@ def test_what_an_experiment_is_given_is_looked_at_before_anything_runs(
         ["train.learning_rate=0.001,0.002", "seed=range(3)"],
         ["claim.seeds=[0,1,2]"],
         ["+further=1", "~package", "other.yaml:seed=x"],
+        ["task=structured", "task.cut=[think]"],
+        ["task=collider,structured", "task.cut=[think]"],
+        ["+task.cut=[think]"],
         [],
     ],
 )

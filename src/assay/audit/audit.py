@@ -130,9 +130,8 @@ def require_records(checked: Audit, splits: Collection[str], where: str) -> None
             raise DataError("records", found=found, where=f"{where}/{split}.jsonl", fix="add records to it")
 
 
-_NAMED = re.compile(
-    r"^record (?:'[^']*'|\d+|without id), "
-)  # whose id the finding has; so equal ones are equal
+# Whose id the finding has, so that equal ones are equal.
+_NAMED = re.compile(r"""^record (?:'[^']*'|"[^"]*"|\d+|without id), """)
 # Two records with one id, or one prompt in two splits, make every number wrong; no setting may allow them.
 ALWAYS_REFUSED = ("duplicate_id", "leak")
 REPORTED = ("derived_id", "blank_line", "byte_order_mark", "same_schema_basename")

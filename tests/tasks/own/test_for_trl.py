@@ -119,6 +119,11 @@ def test_options_and_what_is_cut_off_are_those_of_the_task(tmp_path: Path) -> No
     thought = [f"<think>?</think>{text}" for text in SAID]
     assert as_trl(plain)(completions=thought, answer=ANSWER) == [0.0] * 4
     assert as_trl(plain, cut=["think"])(completions=thought, answer=ANSWER) == [1.0, 0.0, 0.0, 1.0]
+    called = [
+        {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}
+    ]
+    said = as_trl(lambda completions: [len(each[0]["content"]) for each in completions], cut=["tool_call"])
+    assert said(completions=[called, [{"role": "assistant"}]], prompts=["?", "?"])[0] > 0
     (tmp_path / "mine").mkdir()
     code = "def reward(completions, answer):\n    return [float(completions == answer)]\n"
     (tmp_path / "mine/task.py").write_text(code)

@@ -21,7 +21,7 @@ from assay.tools.own_data.audit import project_for
 from tests import own_data
 from tests.tools.envcheck.broken import MORE, PLAIN, TURNS, WALK, reward
 from tests.tools.envcheck.making import Made, number, sums
-from tests.tools.envcheck.sound import SOUND
+from tests.tools.envcheck.sound import SOUND, chat
 
 SMALL = {"train": 40, "validation": 12, "heldout": 12}
 WORLDS = 6
@@ -79,7 +79,6 @@ def test_completions_of_the_other_form_are_named_and_the_fix_leads_on(form: str,
     found = list(examine(Case.of(replace(broken, sizes=SMALL).project(tmp_path / "a")), tmp_path, 8.0))
     (fault,) = [each for each in found if each.level == "fault"]
     assert {each.check for each in found} == set(CHECKS) and "prompt: " in fault.fix
-    chat = lambda rng, n: (lambda r: r | {"prompt": [{"role": "user", "content": r["prompt"]}]})(sums(rng, n))  # noqa: E731
     mended = replace(broken, rows=chat if "list of messages, [" in fault.fix else sums)
     seen = seen_of(mended, tmp_path / "b")
     assert seen.unplayable is None and pay.oracle_beats_floor(seen).level == "ok"
@@ -111,7 +110,9 @@ def test_what_is_to_be_written_around_a_reward_of_verl_is_a_reward(tmp_path: Pat
     line = re.search(r"def reward.*", str(refused.value.fix))
     assert line is not None
     mended = replace(broken, code=f"{code}\n\n{line.group()}\n")
-    assert pay.oracle_beats_floor(seen_of(mended, tmp_path / "b")).level == "ok"
+    for rows in (sums, chat):
+        seen = seen_of(replace(mended, rows=rows), tmp_path / rows.__name__)
+        assert pay.oracle_beats_floor(seen).level == "ok"
 
 
 def test_a_failure_of_several_turns_is_told_whole(tmp_path: Path) -> None:

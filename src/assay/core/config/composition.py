@@ -113,24 +113,36 @@ def check_overrides(root: Path, given: Sequence[str]) -> None:
         ConfigError: There is no such setting, or it cannot have that value.
     """
     plain = [each for each in given if _PLAIN.match(each)]  # what is added, removed or of a file is DVC's
-    now = selected(root)
-    known = [name for name, _ in _leaves(compose(root, now).values)]
+    now, single = selected(root), [each for each in plain if not _SWEEP.search(each)]
+    groups = [each for each in plain if each.partition("=")[0] in GROUPS]
+    for group, _, name in (each.partition("=") for each in groups if each in single):
+        _refuse_unknown(root, group, name)
+    if not set(groups) <= set(single):  # a sweep over presets, which differ in what they name
+        return
+    known = [name for name, _ in _leaves(compose(root, now, groups).values)]
     sections = {name[:end] for name in known for end, sign in enumerate(name) if sign == "."}
-    for name in (each.partition("=")[0] for each in plain):
+    for each in plain:
+        name = each.partition("=")[0]
         if name not in known and name not in sections and name not in GROUPS:
             near = difflib.get_close_matches(name, known, n=1)
             fix = f"-S {near[0]}=…" if near else f"take a name of {PARAMS}"
+            if _is_accepted(root, now, [*groups, f"+{each}"]):
+                fix = f"-S '+{each}'   (the presets leave it as by default)"
             raise ConfigError("a setting that there is", found=repr(name), where="-S", fix=fix)
-    single = [each for each in plain if not _SWEEP.search(each)]
-    for group, _, name in (each.partition("=") for each in single):
-        if group in GROUPS:
-            _refuse_unknown(root, group, name)
     try:
         parse_params(compose(root, now, single).values)
     except ConfigError as error:
         expected = f"{error.expected} for {error.where.removeprefix('setting ')}"
         where = f"-S {' '.join(single)}"
         raise ConfigError(expected, found=error.found, where=where, fix="another value of -S") from None
+
+
+def _is_accepted(root: Path, selection: Selection, overrides: Sequence[str]) -> bool:
+    try:
+        parse_params(compose(root, selection, overrides).values)
+    except ConfigError:
+        return False
+    return True
 
 
 _PLAIN, _SWEEP = re.compile(r"[\w.]+="), re.compile(r"=.*(,|\b(choice|range|interval|glob)\()")

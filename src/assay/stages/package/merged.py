@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.core.errors import PackageError
+from assay.core.records import Split
 from assay.core.storage.files import write_folder
 from assay.dataset.external import read_training
 from assay.dataset.suite import choose
@@ -128,7 +129,8 @@ def _side(project: Project, weights: Weights) -> Side:
         )
     task, items = task_of(project), items_of(project, params.played[0])
     n = min(params.package.parity.prompts, len(items))
-    suite = choose(items, n, split="heldout", draws=1, seed=params.evaluation.seed)
+    split: Split = "heldout" if params.evaluation.open else "validation"
+    suite = choose(items, n, split=split, draws=1, seed=params.evaluation.seed)
     openings = [
         open_item(task, policy.dialogue, each.item, each.world_seed).prompt_ids for each in suite.plays()
     ]

@@ -12,7 +12,7 @@ from typing import Any
 
 from assay.core.config.tasks import Wrapping
 from assay.tasks.own.loading import NoReward, parts_of, taken
-from assay.tasks.wrappings import cut_off
+from assay.tasks.wrappings import cut_off, read_message
 
 PART = "parts/{}"  # by which name TRL logs the mean of a part
 
@@ -70,7 +70,7 @@ def _named(function: Callable[..., Any], reward: Callable[..., Any]) -> Callable
 def _bare(completion: Any, cut: Sequence[Wrapping]) -> Any:
     if isinstance(completion, str):
         return cut_off(completion, cut)
-    return [{**message, "content": cut_off(message["content"], cut)} for message in completion]
+    return [{**message, "content": cut_off(read_message(message)[0] or "", cut)} for message in completion]
 
 
 def _summed(found: Any, n: int, log: Callable[[str, float], None] | None) -> list[float | None]:

@@ -164,7 +164,8 @@ def _refuse_reward(function: Callable[..., Any], name: str, where: str) -> None:
         source = "data_source=None, " if "data_source" in parameters else ""
         fix = (
             "add to the file, and name as task.entry: def reward(completions, answer, **kwargs): return"
-            f" [{name}({source}solution_str=c, ground_truth=a) for c, a in zip(completions, answer)]"
+            f" [{name}({source}solution_str=c if isinstance(c, str) else c[0]['content'], ground_truth=a)"
+            " for c, a in zip(completions, answer)]"
         )
         raise ConfigError(
             "a function of lists, as TRL calls it",
@@ -224,7 +225,8 @@ class RewardFunction(Environment):
             NoColumn: It asks for a column that the rows lack.
         """
         prompts = [row["prompt"] for row in rows]
-        given: dict[str, Any] = {name: [row[name] for row in rows] for name in rows[0] if name != "prompt"}
+        names = dict.fromkeys(name for row in rows for name in row if name != "prompt")
+        given: dict[str, Any] = {name: [row.get(name) for row in rows] for name in names}
         given["prompts"] = prompts
         given["completions"] = [
             said if isinstance(prompt, str) else _spoken(said)
