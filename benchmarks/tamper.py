@@ -352,6 +352,10 @@ def designed(package: Path, processes: int) -> dict[str, Any]:
 def write_result(out: Path, result: dict[str, Any]) -> None:
     """Write the result and print what of it fits a screen; fail unless all was found as early as it was due,
     and nothing else."""
+    before = json.loads(out.read_text(encoding="utf-8")) if out.exists() else {}
+    result = {
+        name: value for name, value in before.items() if "_designs" in name
+    } | result  # of other scripts
     written(out, result)
     shown = {name: value for name, value in result.items() if name not in ("by_kind_and_depth", "designs")}
     print(json.dumps(shown, indent=2, sort_keys=True))

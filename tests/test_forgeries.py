@@ -28,5 +28,25 @@ def test_the_table_of_forgeries_by_level_is_what_was_measured(kind: str) -> None
     assert f"{FOUND[f'{kind}_designs_n']} of a {kind}" in " ".join(PAGE.split())
 
 
+def test_the_table_of_forged_seeds_is_what_was_measured_in_both_forms() -> None:
+    now, older = FOUND["seeds_designs_by_kind_and_level"].values()
+    levels = ("V1", "V3", "none")
+    rows = [
+        [
+            f"seeds: {kind}",
+            sum(row.values()),
+            *(each[level] or "" for each in (row, older[kind]) for level in levels),
+        ]
+        for kind, row in now.items()
+    ]
+    table = re.sub(r" +", " ", PAGE)
+    lines = [re.sub(r" +", " ", f"| {' | '.join(map(str, row))} |") for row in rows]
+    assert [line for line in lines if line not in table] == []
+    late = [each["design"] for each in FOUND["seeds_designs_otherwise"] if each["level"] == "none"]
+    assert late == [], "found by nothing, and due"
+    assert f"{FOUND['seeds_designs_n']} forgeries of seeds" in " ".join(PAGE.split())
+
+
 def test_enough_were_tried() -> None:
     assert sum(FOUND[f"{kind}_designs_n"] for kind in ("run", "judgement")) >= 100
+    assert FOUND["seeds_designs_n"] >= 35
