@@ -392,7 +392,7 @@ def test_a_lost_validation_leaves_the_alarm_that_counts_losses_unjudged(unpacked
 def test_a_validation_that_is_missing_is_not_called_checked(unpacked: Path) -> None:
     lines("validation.jsonl", second_validation_lost)(unpacked)
     seen = training.log_whole(Unpacked(unpacked))
-    assert seen.unchecked and "maker's word" in seen.said
+    assert seen.unshown and "maker's word" in seen.said
 
 
 MALFORMED = {
@@ -439,7 +439,7 @@ def test_a_file_that_is_no_such_file_fails_a_check_and_ends_nothing(unpacked: Pa
             continue
         (unpacked / name).write_bytes(content)
         checks = [*settings(Unpacked(unpacked), other_code=False), *consistent(Unpacked(unpacked))]
-        assert len(checks) == len(CONSISTENT) + 2
+        assert len(checks) == len(CONSISTENT) + 3
         failed = [check for check in checks if check.outcome == "failed"]
         assert failed, f"{name} is {kind}"
         assert all(check.found.isprintable() for check in checks)
