@@ -353,6 +353,7 @@ def test_a_run_key_names_what_dvc_knows_of_a_stage_and_the_packages(declared: Pr
     assert names == [
         "cmd",
         "params.generation.surface",
+        "params.evaluation.open",
         "params.evaluation.seed",
         "params.evaluation.items",
         "params.evaluation.draws",
