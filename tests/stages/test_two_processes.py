@@ -352,6 +352,8 @@ cli.main()
 
 def test_several_processes_are_started_before_anything_heavy_is_imported(tmp_path: Path) -> None:
     small(tmp_path)
+    (tmp_path / "models/base").mkdir(parents=True)
+    (tmp_path / "models/base/model.safetensors").touch()
     command = [sys.executable, "-c", BEFORE_EXEC]
     done = subprocess.run(
         command, cwd=tmp_path, env=environment_without(), capture_output=True, text=True, check=False
@@ -393,7 +395,7 @@ def test_a_fault_found_by_the_main_process_ends_all_of_them_and_is_told_by_one(
         return examine
 
     train._examined(look([WARNING]), Gathering(0, False), wait=True)
-    assert "the other processes wait" in said[0] and "WARNING probe" in said[1]
+    assert "looking at what is to be trained" in said[0] and "WARNING probe" in said[1]
     with pytest.raises(TrainingError, match="1 fault"):
         train._examined(look([FAULT]), Gathering(0, False), wait=True)
     assert len(looked) == 2

@@ -296,7 +296,7 @@ def _base(project: Project) -> str:
     (folder / "chat_template.jinja").write_text(CHAT_TEMPLATE, encoding="utf-8")
     facts = {"kind": "scratch", "seed": base.seed, "digest": digest_folder(folder)}
     facts["parameters"] = sum(array.size for array in weights.values())
-    facts |= {"copy_accuracy": 1.0, "parsed_rate": 1.0, "success_rate": 0.2, "mean_reward": -0.5}
+    facts |= {"copy_accuracy": 1.0, "parsed_rate": 1.0, "success_rate": 0.2, "mean_reward": 0.0}
     write_json(project.results("base.json"), facts)
     return str(facts["digest"])
 

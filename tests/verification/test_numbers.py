@@ -222,7 +222,7 @@ def test_a_card_that_other_code_words_otherwise_is_not_judged(unpacked: Path, tm
     check = documents()
     assert check.outcome == "not checked" and "README.md, line" in check.found
     assert check.left == ("README.md",)
-    edited(unpacked, "verify.py", "import gzip", "import  gzip")
+    edited(unpacked, "verify.py", "import zlib", "import  zlib")
     assert documents().outcome == "failed"  # nothing but the words of pages is left open
 
 
