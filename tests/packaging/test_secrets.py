@@ -363,3 +363,17 @@ def test_a_secret_inside_what_is_no_value_of_another_name_is_found(text: str) ->
     value = "Zx8kQ2mN7p" + "Lw4RtY9v"
     said = text.format(value).encode()
     assert [said[hit.start : hit.end].decode() for hit in find_tokens(said)] == [value]
+
+
+def test_an_address_by_chance_in_compressed_bytes_is_none_and_one_beside_text_is() -> None:
+    address = b"quinn" + b"@" + b"hartwell-labs.com"
+    mailed = [
+        any(hit.kind == "e-mail address" for hit in find_tokens(text))
+        for text in (
+            b"\x00\x93\xfe\x01" + address + b"\x02\xff\x9c\x00",
+            b"write to " + address + b"\x00\x01\x02",
+            "邮箱：".encode() + address + "。".encode(),
+            address,
+        )
+    ]
+    assert mailed == [False, True, True, True]

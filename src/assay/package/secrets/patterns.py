@@ -132,7 +132,29 @@ def _is_of_somebody(match: re.Match[bytes]) -> bool:
     """Return whether an address is somebody's: names that are kept for examples reach nobody (RFC 2606)."""
     name, domain = match["user"].lower(), match["domain"].lower()
     kept = re.search(rb"(?:^|\.)(?:example(?:\.(?:com|net|org))?|test|invalid|localhost)$", domain)
-    return not kept and name not in (b"git", b"noreply", b"no-reply")
+    if kept or name in (b"git", b"noreply", b"no-reply"):
+        return False
+    text, start, end = match.string, *match.span()  # what is compressed has such a shape now and then
+    return _is_text(text[max(0, start - _BESIDE) : start]) or _is_text(text[end : end + _BESIDE])
+
+
+def _is_text(piece: bytes) -> bool:
+    """Return whether bytes are text in UTF-8, but for a character that is cut at either end.
+
+    >>> _is_text("é, mail".encode()[1:]), _is_text(b"\\x00\\x93k")
+    (True, False)
+    """
+    inner = piece.lstrip(_CONTINUED)
+    try:
+        text = inner.decode()
+    except UnicodeDecodeError as error:
+        if error.reason != "unexpected end of data":
+            return False
+        text = inner[: error.start].decode()
+    return all(letter.isprintable() or letter in "\t\n\r" for letter in text)
+
+
+_BESIDE, _CONTINUED = 12, bytes(range(0x80, 0xC0))
 
 
 _ANYBODY = frozenset(
