@@ -102,7 +102,7 @@ def test_every_check_of_its_package_passes_but_those_of_a_training(tar: Path, tm
     found = _checks(tar, tmp_path)
     assert not [each for each in found.values() if each.outcome == "failed"]
     idle = {name for (_, name), each in found.items() if each.outcome == "not shown"}
-    assert idle == {"steps", "training items", "checkpoint", "alarms"}
+    assert idle == {"draws", "steps", "training items", "checkpoint", "alarms"}
 
 
 def _another_adapter(root: Path) -> None:

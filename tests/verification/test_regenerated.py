@@ -79,7 +79,7 @@ def test_what_the_stages_played_is_played_again_to_the_last_character(project: P
         *(f"play {name} again" for name in ("pre_eval", "pre_eval_greedy", *BEYOND, "base_again")),
         *(f"play {name.replace('pre', 'post')} again" for name in ("pre_eval", "pre_eval_greedy", *BEYOND)),
     ]
-    assert "16 of 16 episodes of units 1, 2, 3, 4 of 4 are the same" in checks[1].found
+    assert "16 of 16 episodes of units 1, 2, 3, 4 of 4, drawn by --key " in checks[1].found
 
 
 @pytest.mark.parametrize(
