@@ -144,6 +144,7 @@ def test_the_last_line_of_the_doctor_counts_as_people_do(
         [check.ok("3")] * ok + [check.warning("2", "more")] * warnings + [check.fault("0", "more")] * faults
     )
     monkeypatch.setattr(tool, "examined", lambda project, device_memory: (found, []))
+    monkeypatch.setattr(tool, "site_cache_finding", lambda *_: check.note("of this machine"))
     monkeypatch.setattr(tool.Project, "open", lambda root: healthy())
     lines: list[str] = []
     monkeypatch.setattr(tool, "say", lines.append)
