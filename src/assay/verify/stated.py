@@ -119,8 +119,10 @@ def _base(package: Unpacked) -> Iterator[str]:
 
 def _written_otherwise(package: Unpacked) -> Iterator[str]:
     """Yield the records that are made again from nothing, and not written as assay writes them."""
-    records: dict[str, type[Record]] = {"control.json": ControlFacts, "openings.json": OpenedRecords}
-    records |= {"rivals.json": BaseRivals, "train.json": type(package.told)}
+    records: dict[str, type[Record]] = {"control.json": ControlFacts, "rivals.json": BaseRivals}
+    records["train.json"] = type(package.told)
+    if package.project.params.evaluation.open:
+        records["openings.json"] = OpenedRecords
     told = {name: read_record(package.results(name), kind, fix=FIX) for name, kind in records.items()}
     for name, value in {**told, "base.json": package.base}.items():
         if read_text(package.results(name), fix=FIX) != json_text(value):

@@ -467,8 +467,8 @@ def tokens(text: bytes) -> Iterator[Hit]:
     itself.
 
     >>> text = b"see " + b"hf" + b"_" + b"qWmZbXkTrLpVnYcGdHsJfQaRzKwMxBtNvP"
-    >>> [(hit.kind, hit.start) for hit in tokens(text)]
-    [('huggingface-access-token', 4)]
+    >>> {(hit.kind, hit.start) for hit in tokens(text)}
+    {('huggingface-access-token', 4)}
     """
     yield from provider_tokens(text)
     yield from drawn_words(text)

@@ -188,6 +188,7 @@ FACTS = {"step", "kl_probe", "item_ids", "digests", "components", "skipped", "lo
 FACTS |= {"fields", "window", "chain"}
 SIGNALS = {*NUMBERS, "top_share", "top_share_right", "top_share_items"}
 _LOGGED = re.compile(r"[A-Za-z0-9_/.@-]{1,60}")
+_FIELD = re.compile(r"[^\s<>&]{1,80}")  # as a schema names it, or (function)
 # A mean over a step's episodes is taken once in 64 bits and once by the trainer in 32.
 TRAINER_DIGITS = 1e-4
 
@@ -278,15 +279,16 @@ def _strange(row: dict[str, Any], columns: Set[str]) -> Iterator[str]:
     inner = {name: row[name] for name in ("components", "signals", "fields", "window")}
     for place, values in {"": {name: row[name] for name in row.keys() - FACTS}, **inner}.items():
         for name in sorted(values):
-            if not _plain(name, values[name]) or name not in known.get(place, values):
+            form = _FIELD if place == "fields" else _LOGGED
+            if not _plain(form, name, values[name]) or name not in known.get(place, values):
                 yield f"{place}{'.' if place else ''}{name!r:.60} is no number of a training"
     if row["digests"].keys() != known["digests"]:
         yield f"digests: {', '.join(sorted(row['digests']))!r:.60}, expected {', '.join(LINKS)}"
 
 
-def _plain(name: str, value: object) -> bool:
+def _plain(form: re.Pattern[str], name: str, value: object) -> bool:
     """Return whether it is what a trainer logs of a step: a number under a short name."""
-    return _LOGGED.fullmatch(name) is not None and (value is None or type(value) in (int, float))
+    return form.fullmatch(name) is not None and (value is None or type(value) in (int, float))
 
 
 def rewards_apart(told: float | None, mean: float | None) -> Iterator[str]:
