@@ -279,7 +279,7 @@ def _strange(row: dict[str, Any], columns: Set[str]) -> Iterator[str]:
     inner = {name: row[name] for name in ("components", "signals", "fields", "window")}
     for place, values in {"": {name: row[name] for name in row.keys() - FACTS}, **inner}.items():
         for name in sorted(values):
-            form = _FIELD if place == "fields" else _LOGGED
+            form = _FIELD if place in ("fields", "window") else _LOGGED
             if not _plain(form, name, values[name]) or name not in known.get(place, values):
                 yield f"{place}{'.' if place else ''}{name!r:.60} is no number of a training"
     if row["digests"].keys() != known["digests"]:
