@@ -81,6 +81,7 @@ def test_two_tasks_never_share_rules_and_every_setting_of_play_or_grading_counts
             "grade": ["city"],
             "number_tolerance": {"relative": 0.01, "absolute": 0.5},
             "whitespace": "keep",
+            "cut": ["think"],
         },
     }
     for task, changes in others.items():

@@ -300,7 +300,7 @@ def test_a_hostile_text_costs_seconds_at_most(piece: str) -> None:
     text = (piece * (secrets.WINDOW // len(piece) + 1)).encode()
     began = time.process_time()
     scan({"a": text}, [KnownSecret("user name", "qwen", True)], [])
-    assert time.process_time() - began < 5
+    assert time.process_time() - began < 10
 
 
 def test_a_pictures_text_that_unpacks_without_end_is_refused() -> None:

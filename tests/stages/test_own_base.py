@@ -14,7 +14,7 @@ from assay.core.config.composition import Selection, compose
 from assay.core.config.reading import parse_params
 from assay.core.errors import PolicyError, TrainingError
 from assay.core.seeds import derive_seed
-from assay.core.storage.json import read_record
+from assay.core.storage.json import read_record, write_json
 from assay.evidence.claim.claim import Claim
 from assay.package.archive import unpack
 from assay.pipeline.project import Project
@@ -88,9 +88,7 @@ def test_an_untrained_base_goes_through_every_stage_and_is_no_evidence(tmp_path:
     assert (root / "dist/assay-package.tar").stat().st_size > 0  # though the base lies in the project
     unpack(root / "dist/assay-package.tar", tmp_path / "unpacked")
     assert facts_within_bounds(Unpacked(tmp_path / "unpacked")).wrong == []
-    (tmp_path / "unpacked/evidence/results/base/base.json").write_text(
-        json.dumps(pinned | {"model": "another"})
-    )
+    write_json(tmp_path / "unpacked/evidence/results/base/base.json", pinned | {"model": "another"})
     assert ["another" in fault for fault in facts_within_bounds(Unpacked(tmp_path / "unpacked")).wrong] == [
         True
     ]

@@ -23,7 +23,7 @@ from tests.tools.served.stand_in import serving
 from tests.verification.made_lock import lock
 from tests.verification.made_run import looked_without_drawing
 
-NOT_SHOWN = {"model settings", "adapter", "steps", "training items", "checkpoint", "alarms", "rewards"}
+NOT_SHOWN = {"model settings", "adapter", "steps", "training items", "checkpoint", "alarms", "draws"}
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,8 @@ def outcomes(root: Path, work: Path) -> dict[str, set[tuple[str, str]]]:
 
 def test_every_check_passes_but_those_of_weights_and_of_a_training(pristine: Path, tmp_path: Path) -> None:
     found = outcomes(pristine, tmp_path)
-    assert not found["failed"] and not found["not checked"]
+    # The task is somebody's own: its code is run when the checker brings a copy of it.
+    assert not found["failed"] and found["not checked"] == {("V2", "rewards")}
     assert {name for _, name in found["not shown"]} == NOT_SHOWN
     assert {("V3", "tokens"), ("V3", "base and adapter"), ("V1", "claim")} <= found["passed"]
 

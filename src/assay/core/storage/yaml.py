@@ -59,7 +59,7 @@ def read_yaml(path: Path, *, fix: str) -> dict[str, Any]:
 
 
 def yaml_text(value: Mapping[str, Any]) -> str:
-    """Return the one text of a mapping: no comment, every list and mapping in lines.
+    r"""Return the one text of a mapping: no comment, every list and mapping in lines.
 
     >>> yaml_text({"a": {"b": [1, 1e-06]}})
     'a:\n  b:\n  - 1\n  - 1e-06\n'
