@@ -274,7 +274,7 @@ FILES: dict[str, Callable[[bytes, str], bytes]] = {
     f"{REPORT}/summary.md": lambda old, text: old + f"\n{text}\n".encode(),
     f"{REPORT}/plots/rates.csv": lambda old, text: old + f"{text},1\n".encode(),
     "params.yaml": lambda old, text: old.replace(
-        b"waivers: []", f'waivers: [{{file: params.yaml, kind: none, reason: {json.dumps(text)}}}]'.encode()
+        b"waivers: []", f"waivers: [{{file: params.yaml, kind: none, reason: {json.dumps(text)}}}]".encode()
     ),
     "src/assay/package/verify.py": lambda old, text: old + f"\n# {text!r}\n".encode(),
     "evidence/observed/run_log.jsonl": lambda old, text: old + json.dumps({"event": text}).encode() + b"\n",

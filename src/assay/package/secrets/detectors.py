@@ -29,7 +29,9 @@ def _scanner() -> Scanner:
 def provider_tokens(text: bytes) -> Iterator[Hit]:
     """Yield the tokens of known providers in a text; the kind is the rule's name."""
     # Most rules want a blank or a quote at either end; a tag, a bracket or a byte of a picture is an end too.
-    for found in (each for body in dict.fromkeys((text, text.translate(_ENDS))) for each in _scanner().scan(body)):
+    for found in (
+        each for body in dict.fromkeys((text, text.translate(_ENDS))) for each in _scanner().scan(body)
+    ):
         name = _NAME.fullmatch(found.rule_id)
         kind = name[1] if name else found.rule_id
         secret, start = found.secret.encode("utf-8", "surrogateescape"), found.location["start_offset"]
