@@ -142,6 +142,17 @@ def test_a_secondary_suite_that_trains_chooses_or_decides_or_counts_twice_is_ref
     assert (error.where, error.found) == ("setting dataset.secondary", repr(names[0]))
 
 
+@pytest.mark.parametrize("backend", ["vllm", "vllm_server"])
+def test_a_setting_of_earlier_versions_is_refused_with_what_takes_its_place(
+    raw: dict[str, Any], backend: str
+) -> None:
+    raw["generation"] = raw["generation"] | {"backend": backend}
+    error = refusal(raw)
+    assert (error.where, error.found) == ("setting generation.backend", repr(backend))
+    raw["generation"] |= {"backend": error.fix.removeprefix("set generation.backend: ")}
+    assert parse_params(raw).generation.backend == "cached"
+
+
 def test_deepspeed_is_refused_with_what_is_served_instead_and_why_it_is_not(raw: dict[str, Any]) -> None:
     raw["distributed"] = raw["distributed"] | {"engine": "deepspeed"}
     error = refusal(raw)

@@ -59,7 +59,7 @@ ROOMS = (
 )
 VERBS = ("repro", "test", "smoke", "week", "report")
 # Programs that are not part of the environment; a page has to say that they are needed.
-OTHERS = ("git", "cd", "export", "vllm", "sbatch", "sky", "python3", "sha256sum")
+OTHERS = ("git", "cd", "export", "sbatch", "sky", "python3", "sha256sum")
 TASKS_OF_ONES_OWN = "".join(
     json.dumps({"prompt": f"How many? {n}", "schema": {"type": "object"}, "gold": {"n": n}}) + "\n"
     for n in range(60)  # fewer leave no suite that a test can use

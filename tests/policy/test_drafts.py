@@ -152,7 +152,13 @@ def test_a_model_that_plays_as_cached_does_is_not_drafted_which_is_told(told: li
     assert len(told) == 1 and told[0].endswith("plays as cached does, without drafts")
 
 
-@pytest.mark.parametrize("backend", ["cached", "transformers", "vllm"])
+@pytest.mark.parametrize("backend", ["cached", "transformers"])
 def test_other_engines_refuse_drafts(policy: Policy, backend: Any) -> None:
     with playing(policy.model), pytest.raises(ConfigError, match=f"found backend {backend}"):
         converse(policy, [[5, 6]], [1], Decoding(1.0, 4, backend, drafts=3))
+
+
+@pytest.mark.parametrize("backend", ["cached", "lean", "transformers"])
+def test_cuda_graphs_are_refused_where_nothing_could_replay_them(policy: Policy, backend: Any) -> None:
+    with playing(policy.model), pytest.raises(ConfigError, match="cuda_graphs"):
+        converse(policy, [[5, 6]], [1], Decoding(1.0, 4, backend, cuda_graphs=True))

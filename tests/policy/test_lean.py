@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,12 +23,15 @@ from assay.policy.engine.engine import Session, reader_of
 from assay.policy.engine.kv_cache import STEP
 from assay.policy.engine.lean_reader import LeanReader
 from assay.policy.engine.lean_weights import weights_of
-from assay.policy.model import Policy, evaluating, playing
+from assay.policy.model import Policy, evaluating, load, playing
 from assay.policy.renderer import Dialogue
 from assay.training import flat
+from assay.training.adapter import TrainedAdapter
+from assay.training.checkpoints.store import Checkpoints
+from assay.training.grpo import train
+from assay.training.log.history import History, Watch
 from tests.policy.adapted import SHAPE
 from tests.policy.architectures import END, PAD, build, logprobs_of
-from tests.policy.test_by_server import trained
 from tests.policy.test_engine import policy as tiny_policy
 from tests.policy.test_sessions import ALL, OPENINGS, REPLIES, adapted, ids_of, played
 from tests.training import test_training as toy
@@ -152,6 +156,30 @@ def test_an_adapter_is_played_as_it_is_at_the_time(told: list[str]) -> None:
     with model.disable_adapter():
         assert ids_of(played(model, ALL, LEAN)) == ids_of(played(build("qwen3"), ALL, CACHED))
     assert told == []
+
+
+def trained(base: Path, backend: str) -> tuple[TrainedAdapter, History]:
+    """Train for two steps, with validations, by a backend."""
+    lora = toy.params().train.lora.model_dump() | {"dropout": 0.0}
+    settings = toy.with_last_checkpoint(toy.params(lora=lora))
+    generation = settings.generation.model_copy(update={"backend": backend})
+    settings, history = settings.model_copy(update={"generation": generation}), History()
+    policy = load(base, adapter=None, device="cpu", dtype="float32", quantization=None)
+    with tempfile.TemporaryDirectory() as folder:
+        found = train(
+            policy,
+            toy.TASK,
+            toy.TASK,
+            toy.ITEMS,
+            toy.validation(),
+            settings,
+            checkpoints=Checkpoints(Path(folder), "run", 2),
+            start=None,
+            history=history,
+            watch=Watch(toy.TASK),
+            on_step=lambda _: None,
+        )
+    return found, history
 
 
 @pytest.mark.parametrize("least_shared", [1, 10**6], ids=["learned flat", "learned alone"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Backend = Literal["cached", "lean", "transformers", "vllm", "vllm_server"]
+Backend = Literal["cached", "lean", "transformers"]
 
 
 @dataclass(frozen=True, slots=True)

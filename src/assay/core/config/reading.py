@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from assay.core.config.base import Settings
 from assay.core.config.config_errors import explained, quoted
 from assay.core.config.places import place
+from assay.core.config.removed import refuse_removed
 from assay.core.config.served import EXAMPLE, odd_address, odd_fields
 from assay.core.config.settings import Params
 from assay.core.config.training import ELSEWHERE, ServedTraining
@@ -38,6 +39,7 @@ def parse_params(raw: Mapping[str, Any], where: str | None = None) -> Params:
             where=place("version", where),
             fix="./run assay config use   (writes params.yaml anew from configs/)",
         )
+    refuse_removed(raw, where)
     try:
         params = Params.model_validate(raw)
     except ValidationError as error:

@@ -304,11 +304,10 @@ class GenerationSettings(Settings):
         " null: temperature"
     )
     batch_size: Annotated[int, Field(ge=1, le=MOST_AT_ONCE)] = Field(description="conversations held at once")
-    backend: Literal["cached", "lean", "transformers", "vllm", "vllm_server"] = Field(
+    backend: Literal["cached", "lean", "transformers"] = Field(
         description=(
             "cached: our own; lean: the same, faster, for float32 models of some families, which also learn"
-            " by it; transformers: its generate, as a reference; vllm: an extra, in this process; "
-            "vllm_server: a server of it at ASSAY_VLLM_URL; neither of the two was run by us"
+            " by it; transformers: its generate, as a reference"
         )
     )
     cuda_graphs: bool = Field(

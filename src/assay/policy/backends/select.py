@@ -59,8 +59,8 @@ def converse(
         bounds: What each row may write, none for anything; only our own engine keeps to them.
 
     Raises:
-        ConfigError: The backend is not installed, or cannot do what is asked here.
-        PolicyError: The backend cannot serve the model, or is not there.
+        ConfigError: The backend cannot do what is asked here.
+        PolicyError: The backend cannot serve the model.
     """
     ends: dict[str, Any] = {"end_ids": policy.dialogue.end_ids, "pad_id": policy.pad_id}
     if decoding.cuda_graphs and (
@@ -82,23 +82,17 @@ def converse(
     assert decoding.backend in OURS or not any(bounds), "no other engine keeps to bounds"
     if decoding.backend == "transformers":
         return StockConversations(policy.model, openings, seeds, decoding, **ends)
-    if decoding.backend == "vllm_server":
-        from assay.policy.backends.by_server import ServerConversations
-
-        return ServerConversations(policy.model, openings, seeds, decoding, **ends)
-    if decoding.backend == "vllm":
-        from assay.policy.backends.by_vllm import VllmConversations
-
-        return VllmConversations(policy.model, openings, seeds, decoding, **ends)
     from assay.policy.engine.engine import Session
 
     return Session(policy.model, openings, seeds, decoding, bounds=bounds, **ends)
 
 
-class Transcripts:
-    """The part of `Conversations` that needs no engine: who is there, and what has been said so far.
+class StockConversations:
+    """Conversations by token ids through `model.generate`; same dialogue, temperature and limits as the
+    engine's own. Arguments are those of `engine.Session`.
 
-    Arguments are those of `engine.Session`; `_open` is handed the model.
+    Sampled tokens are those of `generate`: they hang on the batch, and repeat for the same batch with the
+    same seeds.
     """
 
     def __init__(
@@ -115,10 +109,9 @@ class Transcripts:
         self._texts: list[list[int]] = []
         self._seeds: list[int] = []
         self.admit(openings, seeds)
-        self._open(model)
-
-    def _open(self, model: Any) -> None:
-        raise NotImplementedError
+        # Adapters sit inside of the model that peft wraps.
+        self._model = model.get_base_model() if hasattr(model, "get_base_model") else model
+        self._device = next(model.parameters()).device
 
     def admit(
         self, openings: Sequence[Sequence[int]], seeds: Sequence[int], bounds: Sequence[Bound | None] = ()
@@ -135,20 +128,6 @@ class Transcripts:
         """Append what each row is told; what it wrote is there already."""
         for text, reply in zip(self._texts, replies, strict=True):
             text += reply
-
-
-class StockConversations(Transcripts):
-    """Conversations by token ids through `model.generate`; same dialogue, temperature and limits as the
-    engine's own.
-
-    Sampled tokens are those of `generate`: they hang on the batch, and repeat for the same batch with the
-    same seeds.
-    """
-
-    def _open(self, model: Any) -> None:
-        # Adapters sit inside of the model that peft wraps.
-        self._model = model.get_base_model() if hasattr(model, "get_base_model") else model
-        self._device = next(model.parameters()).device
 
     def complete(self) -> list[Completion]:
         """Let every row write until one of its ends or the token limit."""
