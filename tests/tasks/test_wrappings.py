@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +20,8 @@ from assay.pipeline.project import Project
 from assay.tasks.own.recorded import Recorded
 from assay.tasks.own.task import own_task
 from assay.tasks.protocol import Item, Task
-from assay.tasks.wrappings import EVERY, calls_as_text, cut_off, found_around, only_reasons, read_message
+from assay.tasks.tool_calls import calls_as_text
+from assay.tasks.wrappings import EVERY, cut_off, found_around, only_reasons, read_message
 from assay.tools.tasks_file import items_of, open_project, suite_from
 from tests.house import ROOT
 from tests.tasks.own.test_recorded import recorded
@@ -27,6 +29,8 @@ from tests.tasks.own.test_task import HALF, ROW
 
 J = '{"a": 1}'
 CALL = '{"name": "f", "arguments": {"a": 1}}'
+TWO = f"[{CALL}, {CALL}]"
+CALL_B, CALL_P = (f'{{"name": "f", "arguments": {{"a": 1, "b": "{b}"}}}}' for b in ("1", "(1)"))
 # Around J, unless another answer is named: what stands around it, and what is left.
 WRAPPED: dict[str, tuple[tuple[Wrapping, ...], str, str]] = {
     "think block": (("think",), f"<think>\nOslo? {{}}\n</think>\n\n{J}", J),
@@ -57,6 +61,171 @@ WRAPPED: dict[str, tuple[tuple[Wrapping, ...], str, str]] = {
     "Mistral by name": (("tool_call",), f"[TOOL_CALLS]f[ARGS]{J}", CALL),
     "Llama": (("tool_call",), f"<|python_tag|>{CALL}<|eom_id|>", CALL),
     "Granite": (("tool_call",), f"<|tool_call|>[{CALL}, {J}]", f"[{CALL}, {J}]"),
+    "Granite, closed": (("tool_call",), f"<|tool_call|>[{CALL}]<|/tool_call|>", CALL),
+    "Mistral, ids": (("tool_call",), f'[TOOL_CALLS][{{"name": "f", "arguments": {J}, "id": "x"}}]', CALL),
+    "Mistral, two by name": (
+        ("tool_call",), f"[TOOL_CALLS]f[CALL_ID]x1[ARGS]{J}[TOOL_CALLS]f[ARGS]{J}</s>", TWO,
+    ),
+    "Mistral, bare id": (("tool_call",), f"[TOOL_CALLS]f[CALL_ID]x1[ARGS]{J}", CALL),
+    "DeepSeek V3": (
+        ("tool_call",),
+        "I will look.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n"
+        f"{J}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜><｜end▁of▁sentence｜>",
+        CALL,
+    ),
+    "DeepSeek V3.1": (
+        ("tool_call",),
+        f"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{J}<｜tool▁call▁end｜>"
+        f"<｜tool▁call▁begin｜>f<｜tool▁sep｜>{J}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+        TWO,
+    ),
+    "DeepSeek, thin bars": (
+        ("tool_call",), f"<|tool▁calls▁begin|><|tool▁call▁begin|>f<|tool▁sep|>{J}<|tool▁call▁end|>", CALL,
+    ),
+    "DeepSeek, never closed": (
+        ("tool_call",), f"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{J}", CALL,
+    ),
+    "DeepSeek V3.2": (
+        ("tool_call",),
+        '<｜DSML｜function_calls>\n<｜DSML｜invoke name="f">\n<｜DSML｜parameter name="a" string="false">1'
+        '</｜DSML｜parameter>\n<｜DSML｜parameter name="b" string="true">1</｜DSML｜parameter>\n'
+        "</｜DSML｜invoke>\n</｜DSML｜function_calls>",
+        CALL_B,
+    ),
+    "Kimi K2": (
+        ("tool_call",),
+        "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>"
+        f"{J}<|tool_call_end|><|tool_calls_section_end|><|im_end|>",
+        CALL,
+    ),
+    "Kimi K2, two": (
+        ("tool_call",),
+        "".join(
+            f"<|tool_call_begin|>functions.f:{n}<|tool_call_argument_begin|>{J}<|tool_call_end|>"
+            for n in range(2)
+        ),
+        TWO,
+    ),
+    "Kimi K2 without its tokens": (("tool_call",), f"functions.f:0{J}", CALL),
+    "GLM": (
+        ("tool_call",),
+        "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>1</arg_value>\n<arg_key>b</arg_key>\n"
+        "<arg_value>x</arg_value>\n</tool_call>",
+        '{"name": "f", "arguments": {"a": 1, "b": "x"}}',
+    ),
+    "GLM on one line": (
+        ("tool_call",), "<tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>", CALL,
+    ),
+    "GLM, never closed": (("tool_call",), "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>1", CALL),
+    "GLM without arguments": (("tool_call",), "<tool_call>f</tool_call>", '{"name": "f", "arguments": {}}'),
+    "Hunyuan": (
+        ("tool_call",),
+        "<tool_calls>\n<tool_call>f<tool_sep>\n<arg_key>a</arg_key>\n<arg_value>1</arg_value>\n"
+        "</tool_call>\n</tool_calls>",
+        CALL,
+    ),
+    "Qwen-Coder": (
+        ("tool_call",),
+        "Let me see.\n<tool_call>\n<function=f>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>",
+        CALL,
+    ),
+    "Qwen-Coder, a text of lines": (
+        ("tool_call",),
+        "<tool_call>\n<function=f>\n<parameter=a>\n  if x:\n\n    </p>\n\n</parameter>\n<parameter=b>\nTrue\n"
+        "</parameter>\n</function>\n</tool_call>",
+        r'{"name": "f", "arguments": {"a": "  if x:\n\n    </p>\n", "b": true}}',
+    ),
+    "Qwen-Coder, never closed": (("tool_call",), "<function=f>\n<parameter=a>\n1", CALL),
+    "Seed, a call": (
+        ("tool_call",),
+        "<seed:tool_call><function=f><parameter=a>1</parameter></function></seed:tool_call>",
+        CALL,
+    ),
+    "MiniMax": (
+        ("tool_call",),
+        '<minimax:tool_call>\n<invoke name="f">\n<parameter name="a">1</parameter>\n</invoke>\n'
+        '<invoke name="f">\n<parameter name="a">1</parameter>\n</invoke>\n</minimax:tool_call>',
+        TWO,
+    ),
+    "Llama, a function": (("tool_call",), f"<function=f>{J}</function><|eom_id|>", CALL),
+    "Llama, two functions": (("tool_call",), f"<function=f>{J}</function>\n<function=f>{J}</function>", TWO),
+    "Llama, parameters": (
+        ("tool_call",), f'<|python_tag|>{{"name": "f", "parameters": {J}}}<|eom_id|>', CALL,
+    ),
+    "Llama, parameters, two": (
+        ("tool_call",), "; ".join([f'{{"type": "function", "name": "f", "parameters": {J}}}'] * 2), TWO,
+    ),
+    "Llama, a tool it knows": (("tool_call",), "<|python_tag|>f.call(a=1)<|eom_id|>", CALL),
+    "Llama 4": (("tool_call",), "<|python_start|>[f(a=1), f(a=1)]<|python_end|><|eot|>", TWO),
+    "Llama, as a program": (("tool_call",), '[f(a=1, b="(1)")]', CALL_P),
+    "Olmo": (("tool_call",), "<function_calls>\nf(a=1)\nf(a=1)\n</function_calls>", TWO),
+    "LFM": (("tool_call",), "<|tool_call_start|>[f(a=1, b='(1)')]<|tool_call_end|>", CALL_P),
+    "functionary": (("tool_call",), f">>>f\n{J}", CALL),
+    "functionary, its sign in the prompt": (("tool_call",), f"f\n{J}", CALL),
+    "functionary, words and two": (("tool_call",), f"all\nLet me see.>>>f\n{J}>>>f\n{J}<|eot_id|>", TWO),
+    "functionary 2": (
+        ("tool_call",),
+        f"<|from|>assistant\n<|recipient|>all\n<|content|>So.\n<|from|>assistant\n<|recipient|>f\n<|content|>{J}"
+        "<|stop|>",
+        CALL,
+    ),
+    "Gemma 3": (("tool_call",), "```tool_code\nprint(f(a=1))\n```", CALL),
+    "FunctionGemma": (
+        ("tool_call",),
+        "<start_function_call>call:f{a:1,b:<escape>(1)<escape>}<end_function_call>",
+        CALL_P,
+    ),
+    "Gemma 4": (("tool_call",), '<|tool_call>call:f{a:1,b:<|"|>(1)<|"|>}<tool_call|><turn|>', CALL_P),
+    "Gemma 4, nested": (
+        ("tool_call",),
+        '<|tool_call>call:f{a:{b:[true,null]}}<tool_call|>',
+        '{"name": "f", "arguments": {"a": {"b": [true, null]}}}',
+    ),
+    "Gemma 4, thought": (("channels",), f"<|channel>thought\nOslo?<channel|>{J}", J),
+    "Gemma 4, thought alone": (("channels",), f"<|channel>thought\n{J}", ""),
+    "Gemma 4, thought and a call": (
+        ("channels", "tool_call"),
+        "<|channel>thought\nOslo?<channel|><|tool_call>call:f{a:1}<tool_call|>",
+        CALL,
+    ),
+    "Command": (
+        ("think", "tool_call"),
+        "<|START_THINKING|>x<|END_THINKING|><|START_ACTION|>[\n"
+        f'{{"tool_call_id": "0", "tool_name": "f", "parameters": {J}}}\n]<|END_ACTION|>',
+        CALL,
+    ),
+    "InternLM": (
+        ("tool_call",),
+        f'Yes.<|action_start|><|plugin|>\n{{"name": "f", "parameters": {J}}}<|action_end|><|im_end|>',
+        CALL,
+    ),
+    "Nemotron": (("tool_call",), f"<TOOLCALL>[{CALL}]</TOOLCALL>", CALL),
+    "Phi": (("tool_call",), f"functools[{CALL}]", CALL),
+    "ReAct": (("tool_call",), f"Thought: x\nAction: f\nAction Input: {J}", CALL),
+    "a call in a fence in tags": (("tool_call",), f"<tool_call>\n```json\n{CALL}\n```\n</tool_call>", CALL),
+    "tags in tags": (("tool_call",), f"<tool_calls><tool_call>{CALL}</tool_call></tool_calls>", CALL),
+    "a call that holds tags": (
+        ("tool_call",),
+        '<tool_call>{"name": "f", "arguments": {"a": "</tool_call>"}}</tool_call>',
+        '{"name": "f", "arguments": {"a": "</tool_call>"}}',
+    ),
+    "arguments as a text": (
+        ("tool_call",), '<tool_call>{"name": "f", "arguments": "{\\"a\\": 1}"}</tool_call>', CALL,
+    ),
+    "words behind a call": (("tool_call",), f"<tool_call>{CALL}\nNow I wait.", CALL),
+    "several lines of calls": (("tool_call",), f"<tool_calls>\n{CALL}\n{CALL}\n</tool_calls>", TWO),
+    "a box": (("boxed",), r"So $x = \boxed{\frac{1}{2}}$.", r"\frac{1}{2}"),
+    "the last box": (("boxed",), r"\boxed{1}, no: \boxed{2}", "2"),
+    "a box without end": (("boxed",), r"So \boxed{42", "42"),
+    "a box in answer tags": (("answer", "boxed"), r"<answer>$\boxed{4}$</answer>", "4"),
+    "Granite, without tags": (
+        ("think",), f"Here is my thought process:\n\nOslo?\n\nHere is my response:\n\n{J}", J,
+    ),
+    "Apertus": (("think",), f"<|inner_prefix|>x<|inner_suffix|>{J}", J),
+    "Apriel": (("answer",), f"So it is.\n[BEGIN FINAL RESPONSE]\n{J}\n[END FINAL RESPONSE]", J),
+    "Hermes, scratch pad": (("think",), f"<scratch_pad>x</scratch_pad>{J}", J),
+    "thought in thought": (("think",), f"<think>a<think>b</think>c</think>{J}", J),
+    "answer in answer": (("answer",), f"<answer><answer>{J}</answer></answer>", J),
     "harmony": (
         ("channels",),
         f"<|channel|>analysis<|message|>x<|end|><|start|>assistant<|channel|>final<|message|>{J}<|return|>",
@@ -74,9 +243,27 @@ WRAPPED: dict[str, tuple[tuple[Wrapping, ...], str, str]] = {
     "so a call": (("channels",), f"analysisWe need a.assistantcommentary to=functions.f json{J}", CALL),
     "so no answer": (("channels",), "analysisWe need a", ""),
     "words": (("prose",), f"Here is the JSON:\n{J}\nAnything else?", J),
+    "words around a fence on one line": (("prose",), "The query is ```SELECT 1``` as asked.", "SELECT 1"),
+    "words around a fence of no JSON": (("prose",), "Here:\n\n```sql\nSELECT 1\n```\n\nDone.", "SELECT 1"),
+    "words around a fence without end": (("prose",), f"Here: ```json\n{J}", J),
     "words around a fence": (("prose",), f"Here it is:\n```json\n{J}\n```\nAnything else?", J),
 }  # fmt: skip
-BARE = ["", " 4 ", J, "finally 4", "analysis of a", "a `b` c", "a <b and c> d", "I think: 4", "[1] and [2]"]
+BARE = [
+    "",
+    " 4 ",
+    J,
+    "finally 4",
+    "analysis of a",
+    "a `b` c",
+    "a <b and c> d",
+    "I think: 4",
+    "[1] and [2]",
+    ">>> f(a=1)",
+    "f(a=1)",
+    '{"name": "f", "value": 1}',
+    'json {"a"',
+    "Action: run",
+]
 
 
 @pytest.mark.parametrize("name", WRAPPED)
@@ -101,9 +288,19 @@ def test_wrappings_are_cut_in_the_order_that_is_stated() -> None:
     assert cut_off(outside, ["fence", "think"]) == f"```\n{J}\n```"
 
 
-@pytest.mark.parametrize(
-    "part", ["<think>", "</think>", "[", "{", '{"a": [', "`", "```\n", "~~~\nx\n", "<|", "<tool_call>", "< "]
-)
+LONG = ["<think>", "</think>", "[", "{", '{"a": [', "`", "```\n", "~~~\nx\n", "<|", "<tool_call>", "< "]
+LONG += [
+    "<function=f>",
+    "<tool_call>f<arg_key>",
+    "<tool_call>f(a='",
+    "call:f{",
+    ">>>f\n{",
+    "\\boxed{",
+    "<|x|>",
+]
+
+
+@pytest.mark.parametrize("part", LONG)
 def test_no_text_takes_long(part: str) -> None:
     text, before = part * (120_000 // len(part)), time.process_time()
     found_around(text)
@@ -241,6 +438,27 @@ def test_right_but_wrapped_is_told_from_wrong_in_a_task_of_several_turns() -> No
     inside = sum(one.success > other.success for one, other in zip(bare, episodes, strict=False))
     assert inside >= 3 and not all(episode.success for episode in episodes[4:])
     assert found.right_but_wrapped == inside and found.wrapped_in == {"think": inside}
+
+
+def test_a_right_call_is_right_in_every_form_that_models_write(tmp_path: Path) -> None:
+    project, task = built("structured", [], shaping=False)
+    function = {"name": "f", "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}}}
+    tasks = tmp_path / "tasks.jsonl"
+    tasks.write_text(
+        json.dumps({"prompt": "Call f.", "functions": [function], "gold": {"f": {"a": [1]}}}) + "\n"
+    )
+    items, _ = items_of(project, task, tasks)
+    (play,) = suite_from(project, items, tasks, 1, None, 1, "").plays()
+    forms = [
+        (around, text)
+        for around, text, answer in WRAPPED.values()
+        if answer == CALL and around[0] != "channels"
+    ]
+    said = [play_baseline(task, Reads([text]), [play], "r")[0] for _, text in forms]
+    found = count_written(task, [play] * len(said), said, [])
+    assert len(said) > 30 and found.right_but_wrapped == len(said)
+    wrong = [play_baseline(task, Reads([text.replace("1", "2")]), [play], "r")[0] for _, text in forms]
+    assert count_written(task, [play] * len(wrong), wrong, []).right_but_wrapped == 0
 
 
 def test_code_that_fails_on_what_is_inside_is_no_success_and_hides_none(tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ CUT = Annotated[
     str | None,
     typer.Option(
         metavar="NAME,...",
-        help="Cut off before grading, in your order: channels, think, answer, tool_call, fence, prose; none.",
+        help="Cut off before grading, in your order: channels, think, answer, boxed, tool_call, fence, prose;"
+        " none.",
     ),
 ]
 

@@ -3,9 +3,9 @@
 Each wrapping is a function from a text to what it holds. One that is not there leaves the text as it is, to
 the byte; where something is cut, white space at the ends goes with it. Every one looks at a text once.
 
-Sources: chat templates of Qwen3, DeepSeek-R1, Magistral, Command A and Kimi; Hermes function calling
-(https://github.com/NousResearch/Hermes-Function-Calling); harmony (https://github.com/openai/harmony);
-mistral-common.
+Sources: chat templates of Qwen3, DeepSeek, Magistral, Command A, Kimi, Gemma 4, Granite, Apertus and Apriel;
+Hermes function calling (https://github.com/NousResearch/Hermes-Function-Calling); harmony
+(https://github.com/openai/harmony); mistral-common. What a call of a tool holds is `tool_calls.py`.
 """
 
 from __future__ import annotations
@@ -17,23 +17,30 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, get_args
 
 from assay.core.config.tasks import Wrapping
+from assay.tasks.tool_calls import calls_as_text, read_bare_calls, read_calls
 
 # In the order in which all of them are cut to see what an answer holds.
 EVERY: tuple[Wrapping, ...] = get_args(Wrapping)
 REASONING: tuple[Wrapping, ...] = ("channels", "think")
 
-_THOUGHT = r"(?:think|thinking|thought|reasoning|reflection|scratchpad)"
+_BAR = "[|｜]"
+_THOUGHT = r"(?:longcat_)?(?:think|thinking|thoughts?|thought_process|reasoning|reflection|scratch_?pad)"
 _SAID = r"(?:answer|final_answer|response|solution|output)"
-_CALL = r"(?:tool_calls?|function_?calls?|python_tag)"
+_CALL = r"(?:longcat_)?(?:tool_?calls?|function_?calls?|python_tag)"
 _MOST_LOOKS = 32  # for JSON values in one text: each may read all of it
 
 
 def _tags(name: str, *further: str) -> re.Pattern[str]:
-    """Return what finds the tags of a name: `<name>`, `<|name|>`, `<|begin_of_name|>`, and further forms. A
+    """Return what finds the tags of a name: `<name>`, `<|name|>`, `<|begin_of_name|>`, `<start_name>`,
+    `<|name>` with `<name|>`, and further forms; bars may be wide and `_` may be `▁`, as DeepSeek has both. A
     closing tag has something in a group."""
-    plain = rf"<(/)?\s*(?:\w+:)?{name}\s*>"
-    piped = rf"<(/)?\|(/|end_(?:of_)?)?(?:(?:start|begin)_(?:of_)?)?{name}(?:_start|(_end))?\|>"
-    return re.compile("|".join((plain, piped, *(each.format(name) for each in further))), re.IGNORECASE)
+    plain = rf"<(/|end_)?(?:start_)?\s*(?:\w+:|{_BAR}{{1,2}}DSML{_BAR}{{1,2}})?{name}\s*(\|)?>"
+    piped = (
+        rf"<(/)?{_BAR}(/|end_(?:of_)?)?(?:(?:start|begin)_(?:of_)?)?{name}(?:_section)?(?:_start|_begin|(_end))?"
+        rf"(?:{_BAR})?>"
+    )
+    forms = "|".join((plain, piped, *(each.format(name) for each in further)))
+    return re.compile(forms.replace("_", "[_▁]"), re.IGNORECASE)
 
 
 def _ends(tag: re.Match[str]) -> bool:
@@ -41,13 +48,36 @@ def _ends(tag: re.Match[str]) -> bool:
 
 
 _BRACKETS = r"\[(/)?{}\]"
-_THINK, _ANSWER = _tags(_THOUGHT, _BRACKETS, "◁(/)?{}▷"), _tags(_SAID)
-_CALLED = _tags(_CALL, _BRACKETS)
+_GEMMA = (r"<\|channel>\s*thought\n?", r"<channel(\|)>")
+_THINK = _tags(_THOUGHT, _BRACKETS, "◁(/)?{}▷", *_GEMMA, r"<\|inner_prefix\|>", r"<\|inner(_suffix)\|>")
+_ANSWER = _tags(_SAID, r"\[BEGIN FINAL RESPONSE\]", r"\[(END) FINAL RESPONSE\]")
+_CALLED = _tags(
+    _CALL,
+    _BRACKETS,
+    *(r"<\|python_start\|>", r"<\|python(_end)\|>"),  # of Llama 4
+    *(r"<\|(?:start_)?action(?:_start)?\|>(?:\s*<\|plugin\|>)?", r"<\|(?:(end_)action|action(_end))\|>"),
+    *(
+        r">>>(?:(all)\n|(?=[\w.-]+\n\s*\{{))",
+        r"<\|recipient\|>\s*(all\b)?",
+        r"<\|(from|stop)\|>",
+    ),  # of functionary
+    *(
+        r"functools(?=\[)",
+        r"(?m:^)Action:(?=\s*[\w.-]+\s+Action Input:)",
+        r"✿FUNCTION✿:",
+        r"✿(RESULT|RETURN)✿",
+    ),
+)
+# Of Granite 3.2, which thinks without tags.
+_GRANITE = re.compile(
+    r"\A\s*Here(?: is|'s) my thought process:.*?(?:Here(?: is|'s) my response:|\Z)", re.DOTALL
+)
 
 
 def _think(text: str) -> str:
     """Return what stands outside of thought. Of a closing tag alone, whose opening one the prompt had, all
     before it is thought; of an opening one alone, all behind it."""
+    text = _GRANITE.sub("", text)
     kept, since, inside = list[str](), 0, False
     for tag in _THINK.finditer(text):
         if _ends(tag):
@@ -75,30 +105,65 @@ def _answer(text: str) -> str:
     return blocks[-1] if blocks else text
 
 
-_NAMED = re.compile(r"\s*([\w.-]+)\s*(?:\[CALL_ID\][^\[{]*)?(?:\[ARGS\]\s*)?(\{.*)", re.DOTALL)  # of Mistral
-_CONTROL = re.compile(r"(?:<\|[a-z_]+\|>|</s>)\s*\Z")
+_BOXED = re.compile(r"\\(?:boxed|fbox)\s*\{")
+_BRACE = re.compile(r"(?<!\\)[{}]")
+
+
+def _boxed(text: str) -> str:
+    """Return what the last box of LaTeX holds, up to its own brace or the end."""
+    opened = [each.end() for each in _BOXED.finditer(text)]
+    if not opened:
+        return text
+    held, depth = text[opened[-1] :], 1
+    for brace in _BRACE.finditer(held):
+        depth += 1 if brace[0] == "{" else -1
+        if not depth:
+            return held[: brace.start()]
+    return held
+
+
+_OPENED = re.compile(r"\s*[{\[]")
+_CONTROL = re.compile(rf"(?:<{_BAR}[\w▁]{{1,40}}{_BAR}>|</s>|<eos>|<end_of_turn>|<turn\|>)\Z")
+_MOST_CONTROL = 8  # tokens at the end of a text
+_TOOL_CODE = re.compile(r"^```tool_(?:code|calls?)[ \t]*\n(.*?)(?:^```[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
 
 
 def _tool_call(text: str) -> str:
     """Return the call that a text holds as JSON, or the list of several; what stands around it is no call."""
-    blocks = _blocks(_CALLED, text)
-    calls = [call for block in blocks for call in _calls_in(_CONTROL.sub("", block).strip())]
-    if not calls:
+    blocks = _TOOL_CODE.findall(text) or _call_blocks(text)
+    if blocks:
+        calls = [call for block in blocks if block.strip() for call in read_calls(_fence(block))]
+    elif not (calls := read_bare_calls(_without_control(text))):
         return text
-    return calls[0] if len(calls) == 1 else f"[{', '.join(calls)}]"
+    return calls[0] if len(calls) == 1 else f"[{', '.join(calls)}]" if calls else ""
 
 
-def _calls_in(block: str) -> list[str]:
-    """Return the calls of a block as texts: a list's one by one, and Mistral's name before its arguments."""
-    if (named := _NAMED.fullmatch(block)) is not None:
-        return [f'{{"name": {json.dumps(named[1])}, "arguments": {named[2].strip()}}}']
-    try:
-        value = json.loads(block)
-    except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, list) or not value:
-        return [block]
-    return [block[1:-1].strip()] if len(value) == 1 else [_written(each) for each in value]
+def _call_blocks(text: str) -> list[str]:
+    """Return what each pair of tags of calls holds; a tag inside JSON is a part of it."""
+    found, since, looks = list[str](), -1, 0
+    behind = 0
+    for tag in _CALLED.finditer(text):
+        if tag.start() < behind:
+            continue
+        if since >= 0:
+            found.append(text[since : tag.start()])
+        since = -1 if _ends(tag) else tag.end()
+        opened = _OPENED.match(text, since) if since >= 0 else None
+        if opened is not None and (looks := looks + 1) <= _MOST_LOOKS:
+            with contextlib.suppress(ValueError, RecursionError):
+                _, behind = _LOOSE.raw_decode(text, opened.end() - 1)
+    found += [text[since:]] if since >= 0 else []
+    return [_without_control(block) for block in found]
+
+
+def _without_control(text: str) -> str:
+    """Return a text without the control tokens at its end."""
+    text = text.strip()
+    for _ in range(_MOST_CONTROL):
+        if (end := _CONTROL.search(text, max(0, len(text) - 50))) is None:
+            break
+        text = text[: end.start()].rstrip()
+    return text
 
 
 _HEADER = re.compile(
@@ -116,9 +181,12 @@ _BARE_BEGIN = re.compile(
 )
 
 
+_GEMMA_CHANNEL = re.compile("|".join(_GEMMA))
+
+
 def _channels(text: str) -> str:
     """Return what stands in the last channel `final`; without one the call of a tool; else nothing is
-    said."""
+    said. Of Gemma, whose one channel is thought, what stands outside of it."""
     heads, whole = list(_HEADER.finditer(text)), text
     if heads:
         said = [(head, _TURN_ENDS.split(text[head.end() :], maxsplit=1)[0]) for head in heads]
@@ -126,7 +194,7 @@ def _channels(text: str) -> str:
         text = text.lstrip()
         begin = _BARE_BEGIN.match(text)
         if begin is None:
-            return whole
+            return _think(whole) if _GEMMA_CHANNEL.search(whole) else whole
         heads = [begin, *_BARE.finditer(text, begin.end())]
         stops = [*(head.start() for head in heads[1:]), len(text)]
         said = [(head, text[head.end() : stop]) for head, stop in zip(heads, stops, strict=True)]
@@ -156,16 +224,18 @@ def _fence(text: str) -> str:
     return text if (found := _ONE_LINE.fullmatch(bare)) is None else found[2]
 
 
-_OPENED, _LOOSE = re.compile(r"[{\[]"), json.JSONDecoder()
+_LOOSE = json.JSONDecoder()
+_BEGINS = re.compile(r"[{\[]")
+_INLINE = re.compile(r"(?<!`)```(?:json\b)?([^`\r\n]+)```(?!`)")
 
 
 def _prose(text: str) -> str:
     """Return the one fenced block, or the one JSON object or list, that stands among words."""
-    fenced = list(_FENCED.finditer(text))
+    fenced = [each["held"] for each in _FENCED.finditer(text)] or _INLINE.findall(text)
     if len(fenced) == 1:
-        return fenced[0]["held"]
+        return fenced[0]
     found, position, looks = list[str](), 0, 0
-    for opened in _OPENED.finditer(text):
+    for opened in _BEGINS.finditer(text):
         start = opened.start()
         if start < position:
             continue
@@ -183,6 +253,7 @@ _CUTS: Mapping[Wrapping, Callable[[str], str]] = {
     "channels": _channels,
     "think": _think,
     "answer": _answer,
+    "boxed": _boxed,
     "tool_call": _tool_call,
     "fence": _fence,
     "prose": _prose,
@@ -227,32 +298,6 @@ def only_reasons(text: str) -> bool:
     return bool(text.strip()) and not cut_off(text, REASONING).strip()
 
 
-def calls_as_text(calls: Sequence[Any]) -> str:
-    """Return calls of tools, as an API gives them, as a model writes them: a JSON object in tags for each.
-
-    >>> calls_as_text([{"type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}])
-    '<tool_call>\\n{"name": "f", "arguments": {"x": 1}}\\n</tool_call>'
-    """
-    return "\n".join(f"<tool_call>\n{_written(_call_of(call))}\n</tool_call>" for call in calls)
-
-
-def _call_of(call: Any) -> Any:
-    """Return name and arguments of a call, which an API may hold as JSON text."""
-    said = call.get("function", call) if isinstance(call, Mapping) else call
-    if not isinstance(said, Mapping) or "name" not in said:
-        return said
-    arguments = said.get("arguments", said.get("input", said.get("args", {})))
-    if isinstance(arguments, str):
-        # What a model wrote that is no JSON stays a text, which no gold equals.
-        with contextlib.suppress(ValueError, RecursionError):
-            arguments = json.loads(arguments)
-    return {"name": said["name"], "arguments": arguments}
-
-
-def _written(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
-
 # By which names servers and files hold thought beside a message's content: vLLM, SGLang and DeepSeek, then
 # OpenRouter and Ollama, then Ollama's own.
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking")
@@ -283,7 +328,9 @@ def read_message(message: Mapping[str, Any]) -> tuple[str | None, str]:
         )
         thoughts += aside
         content = "".join(texts) if texts else None
-    thought = "\n".join(each if isinstance(each, str) else _written(each) for each in thoughts)
+    thought = "\n".join(
+        each if isinstance(each, str) else json.dumps(each, ensure_ascii=False) for each in thoughts
+    )
     if not isinstance(content, str) and not calls and not thought:
         return None, ""
     text = content if isinstance(content, str) else ""

@@ -19,7 +19,7 @@ CompletionLimits = Annotated[
     dict[Surface, Positive], Field(min_length=2, examples=[{"compact": 24, "json": 160}])
 ]
 # What may stand around an answer; `assay/tasks/wrappings.py` says what each is.
-Wrapping = Literal["channels", "think", "answer", "tool_call", "fence", "prose"]
+Wrapping = Literal["channels", "think", "answer", "boxed", "tool_call", "fence", "prose"]
 FOLDER = Path(__file__).resolve().parents[2] / "tasks/settings"
 
 

@@ -11,9 +11,23 @@ from assay.core.counting import counted
 from assay.evaluation.written import MANY_EMPTY
 from assay.tasks.wrappings import EVERY, found_around, only_reasons, read_message
 
-# Words may stand around any text that holds a list: without its task that is no wrapping.
-TOLD = tuple(name for name in EVERY if name != "prose")
-_SIGNS = ("<", "[", "`", "~~~", "◁", "analysis", "commentary", "final")
+# Words may stand around any text that holds a list, and graders of mathematics read boxes: without the task
+# these are no wrappings.
+TOLD = tuple(name for name in EVERY if name not in ("prose", "boxed"))
+_SIGNS = (
+    "<",
+    "[",
+    "`",
+    "~~~",
+    "◁",
+    "analysis",
+    "commentary",
+    "final",
+    ">>>",
+    "functions.",
+    "Action:",
+    "Here is my",
+)
 
 
 class WrittenTexts:
