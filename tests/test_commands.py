@@ -80,7 +80,7 @@ def test_a_moved_command_is_in_its_group_alone(old: str, new: str) -> None:
 @pytest.mark.parametrize(
     ("name", "fix"),
     [
-        ("replay", "./run assay episodes replay"),
+        ("grade", "./run assay episodes grade"),
         ("watch", "./run assay runs watch"),
         ("check", "./run assay task check, or ./run assay config check"),
         ("new-task", "./run assay task new"),

@@ -107,8 +107,9 @@ def test_a_path_without_a_run_is_said_with_what_to_set(execute: Any, tmp_path: P
         execute(tmp_path / "nowhere")
 
 
-def test_it_is_kept_without_outputs_and_no_number_stands_in_its_prose() -> None:
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
+@pytest.mark.parametrize("path", sorted(NOTEBOOK.parent.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_it_is_kept_without_outputs_and_no_number_stands_in_its_prose(path: Path) -> None:
+    notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
     for cell in notebook.cells:
         assert not cell.get("outputs") and cell.get("execution_count") is None

@@ -54,9 +54,7 @@ NEEDS = (
     "vLLM",
     "Python",
 )
-ROOMS = (
-    "cli|tools|verification|stages|packaging|training|evidence|evaluation|policy|dataset|tasks|storage|config"
-)
+ROOMS = "|".join(sorted(path.parent.name for path in ROOT.glob("src/assay/*/__init__.py")))
 VERBS = ("repro", "test", "smoke", "week", "report")
 # Programs that are not part of the environment; a page has to say that they are needed.
 OTHERS = ("git", "cd", "export", "sbatch", "sky", "python3", "sha256sum")
@@ -208,21 +206,16 @@ def test_every_command_in_a_sentence_exists(page: str) -> None:
                 }, said
 
 
-def _write_logs(folder: Path) -> None:
-    """Write what pages grade and score: a tasks file with answers, and a log of another trainer."""
+def _write_exam(folder: Path) -> None:
+    """Write what pages grade: a tasks file with answers."""
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-    files: dict[str, list[dict[str, Any]]] = {"exam": [], "answers": [], "log": []}
+    files: dict[str, list[dict[str, Any]]] = {"exam": [], "answers": []}
     for n in range(12):
         record = {"id": f"q{n}", "prompt": f"How many? {n}", "schema": schema, "gold": {"n": n}}
         files["exam"].append({**record, "difficulty": "easy", "task_type": "count", "family": f"f{n}"})
         files["answers"].append({"item": f"q{n}", "completion": json.dumps({"n": n % 8})})
-        for k in range(4):
-            parts = {"right": float(k == 0), "form": float(k % 3 > 0)}
-            told = {"step": n, "item": f"q{n}", "completion": f"{n} {k}", "success": parts["right"]}
-            files["log"].append({**told, "parts": parts, "reward": parts["right"] + 2 * parts["form"]})
     for name, rows in files.items():
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (folder / "weights.yaml").write_text("form: 0.5\nright: 2.0\n")
 
 
 @pytest.mark.parametrize(
@@ -239,7 +232,7 @@ def test_a_command_that_needs_nothing_is_run(
     for arm, every in (("before", 3), ("after", 2), ("another", 4), ("tuned", 1)):
         rows = "".join(f"q{n},{int(n % every == 0)}\n" for n in range(40))
         (tmp_path / f"{arm}.csv").write_text(f"item,score\n{rows}", encoding="utf-8")
-    _write_logs(tmp_path)
+    _write_exam(tmp_path)
     monkeypatch.chdir(tmp_path)
     for command in commands(page):
         if command.needs is not None or " ".join(command.words[1:]) in week:

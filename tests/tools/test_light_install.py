@@ -67,9 +67,7 @@ def call(blocked: str, *words: str | Path, cwd: Path) -> subprocess.CompletedPro
 
 
 @pytest.mark.long
-def test_judging_planning_grading_rescoring_replaying_and_health_need_no_more(
-    project: Path, blocked: str
-) -> None:
+def test_judging_planning_grading_and_health_need_no_more(project: Path, blocked: str) -> None:
     assert {"torch", "transformers", "huggingface_hub", "dvc"} <= set(blocked.split(","))
     for arm, rate in (("before", 0.3), ("after", 0.7)):
         as_csv(project / f"{arm}.csv", results(arm, rate))
@@ -79,15 +77,12 @@ def test_judging_planning_grading_rescoring_replaying_and_health_need_no_more(
     answers = [{"item": json.loads(line)["id"], "draw": k, "completion": "{}"} for k in range(2)]
     as_jsonl(project / "said.jsonl", answers)
     as_jsonl(project / "log.jsonl", play(CLEAN["learned_form_and_all"], steps=12))
-    task = ("--task", "structured", "--tasks", few)
     codes = {"verify": 9}  # all holds, and nobody said whose it is
     for words in (
         ("judge", "before.csv", "after.csv"),
         ("verify", "judged/assay-package.tar"),
         ("plan", "before.csv"),
         ("episodes", "grade", few, "said.jsonl", "--task", "structured", "--out", "graded"),
-        ("episodes", "rescore", "graded/episodes.jsonl", *task, "--weights", "fields=0"),
-        ("episodes", "replay", "graded/episodes.jsonl", *task, "--page", "episode.html"),
         ("runs", "health", "log.jsonl"),
         ("evaluate", "--help"),
     ):

@@ -51,10 +51,7 @@ GROUPS = {
             runs.report,
         ),
     ),
-    "episodes": (
-        "Look again at episodes and completions that are stored; no model is loaded.",
-        (episodes.replay, episodes.grade, episodes.rescore),
-    ),
+    "episodes": ("Grade completions that you have; no model is loaded.", (episodes.grade,)),
     "task": (
         "Make a task of your own, check it, audit its records.",
         (task.new, task.check, task.import_, task.audit, task.make_data),

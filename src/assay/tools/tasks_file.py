@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -188,36 +188,3 @@ def note_asked(project: Project, suite: Suite, policy_digest: str, base: str) ->
     note_opening(
         project, "evaluate", suite, policy_digest, base=base, split="heldout" if asked else suite.split
     )
-
-
-def find_items(
-    project: Project, task: Task, wanted: Set[str], validated: bool, tasks: Path | None
-) -> tuple[list[Item], Split]:
-    """Return the items that stored episodes are about, and the split for which their worlds were drawn.
-
-    Args:
-        project: Whose data are looked through.
-        task: Reads them.
-        wanted: Their ids.
-        validated: Whether they were played on the validation suite.
-        tasks: The file that holds all of them; None: the first data file of the project that does.
-
-    Raises:
-        DataError: There is no such file.
-    """
-    own: dict[Path, Split] = {real(project.data(f"{split}.jsonl")): split for split in SPLITS}
-    own |= {real(project.data(f"{name}.jsonl")): "secondary" for name in project.params.dataset.secondary}
-    first = project.params.validation.suite if validated else "heldout"
-    tried = [project.data(f"{first}.jsonl"), *own] if tasks is None else [tasks]
-    lacking: list[str] = []
-    for path in dict.fromkeys(map(real, tried)):
-        if not path.is_file():
-            continue
-        items, _ = items_of(project, task, path)
-        lacking = sorted(wanted - {item.id for item in items})
-        if not lacking:
-            return items, "validation" if validated else own.get(path, "tasks")
-    found = f"none with item {lacking[0]}" if lacking else "no such file"
-    where = str(tasks or project.params.dataset.root)
-    expected = "a tasks file with the items of these episodes"
-    raise DataError(expected, found=found, where=where, fix="--tasks FILE")

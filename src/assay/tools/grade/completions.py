@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from assay.core.errors import DataError
-from assay.core.records import Episode, ValidationEpisode
-from assay.core.storage.json import dumps
 from assay.tasks.protocol import Item
 from assay.tasks.wrappings import read_message
 from assay.tools.batches import answer_of
@@ -176,22 +174,6 @@ def of_episode(where: str, row: Row) -> Answered:
         whole_of(row.get("prompt_chars_cut"), where, "prompt_chars_cut") or 0,
         policy if isinstance(policy, str) else None,
     )
-
-
-def stored(where: str, row: Row, fix: str) -> tuple[Episode, int | None, bool]:
-    """Return an episode as assay stored it, the step whose validation it is of (None: of none), and whether
-    it was played greedily.
-
-    Raises:
-        DataError: It is none.
-    """
-    try:
-        if "episode" in row:
-            told = ValidationEpisode.model_validate_json(dumps(row))
-            return told.episode, told.step, told.greedy
-        return Episode.model_validate_json(dumps(row)), None, False
-    except ValueError as error:
-        raise refuse("an episode of assay", " ".join(str(error).split())[:120], where, fix) from None
 
 
 def whole_of_any(value: Any) -> int | None:
