@@ -36,11 +36,14 @@ FLOOR = {
     "stages": 8,
     "verify": 9,
     "tools": 10,
-    "cli": 11,
+    "verdict": 11,
+    "health": 11,
+    "rollout": 11,
+    "cli": 12,
 }
 # What costs a model's time names no room of what is said about it.
 COSTLY = ("base", "pre_eval", "train", "control", "post_eval")
-AFTERWARDS = ("evidence", "statistics", "package", "verify", "tools", "cli")
+AFTERWARDS = ("evidence", "statistics", "package", "verify", "tools", "verdict", "health", "rollout", "cli")
 
 
 def relative(path: Path) -> str:

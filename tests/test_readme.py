@@ -138,8 +138,8 @@ def test_what_a_command_needs_is_said_in_one_way(page: str) -> None:
         assert re.search(re.escape(line) + r"\n\n```sh\n", text), f"{page}: no commands below: {line}"
         assert line.endswith("."), line
         assert any(need in line for need in NEEDS), f"{page}: {line}"
-    assert not re.search(r"^```(?!sh$|json$|text$|mermaid$|$)", text, re.M), (
-        f"{page}: a block is sh, json, text or mermaid"
+    assert not re.search(r"^```(?!sh$|json$|text$|mermaid$|python$|$)", text, re.M), (
+        f"{page}: a block is sh, json, text, mermaid or python"
     )
 
 

@@ -56,7 +56,7 @@ _TENSORBOARD = ("Wall time", "Step", "Value")
 
 
 @dataclass
-class _Raw:
+class RawLog:
     """What files hold, before anybody decides what their columns mean."""
 
     completions: list[LoggedCompletion] = field(default_factory=list)
@@ -76,26 +76,35 @@ def read_foreign(path: Path, columns: Columns | None = None) -> ForeignLog:
     Raises:
         DataError: It is of no known form, damaged, or holds no step.
     """
-    columns, raw = columns or Columns(), _Raw()
+    columns, raw = columns or Columns(), RawLog()
     for each in _files(path) if path.is_dir() else [path]:
         # The file's own name is not enough: prime-rl has the step in a folder above.
         _read_file(each, os.path.abspath(each), columns, raw)
-    means = read_means(raw.rows, columns, str(path))
+    return make_log(raw, columns, str(path))
+
+
+def make_log(raw: RawLog, columns: Columns, where: str) -> ForeignLog:
+    """Return a log from what was read of it; `where` names it in messages.
+
+    Raises:
+        DataError: It holds no step, or no reward that is a number.
+    """
+    means = read_means(raw.rows, columns, where)
     if not raw.completions and not means.rows and not means.odd:
         names = sorted({str(name) for row in raw.rows for name in row})
         found = f"only {list_names(names)}" if names else "nothing"
-        raise DataError(KNOWN, found=found, where=str(path), fix=NAME_THEM if names else FIX)
+        raise DataError(KNOWN, found=found, where=where, fix=NAME_THEM if names else FIX)
     if raw.odd is not None and all(each.reward is None for each in raw.completions):
-        where, found = raw.odd
-        raise DataError("a record of a training", found=found, where=where, fix=FIX)
+        place, found = raw.odd
+        raise DataError("a record of a training", found=found, where=place, fix=FIX)
     log = settle(raw.completions, means, [*raw.notes, *means.notes], columns)
     said = tuple(name for name, values in raw.texts.items() if is_prose(values))
     if (asked := columns.named.get("success")) is not None and not _has_success(log):
-        where, fix = (
-            f"{path}, {asked} as success",
+        place, fix = (
+            f"{where}, {asked} as success",
             "name one that is there, by --success or --columns success=",
         )
-        raise DataError("a column or reward part of this name", found="none", where=where, fix=fix)
+        raise DataError("a column or reward part of this name", found="none", where=place, fix=fix)
     note = f"texts beside the completions that were not read: {list_names(said)}"
     return replace(log, notes=(*log.notes, note)) if said else log
 
@@ -151,7 +160,7 @@ def _last_number(name: str) -> int:
     return int((re.findall(r"\d{1,12}", name) or ["0"])[-1])
 
 
-def _read_file(path: Path, place: str, columns: Columns, raw: _Raw) -> None:
+def _read_file(path: Path, place: str, columns: Columns, raw: RawLog) -> None:
     """Add what a file holds."""
     step = _STEP_OF_PATH.search(place)
     by_name = int(next(each for each in step.groups() if each)) if step else None
@@ -169,16 +178,21 @@ def _read_file(path: Path, place: str, columns: Columns, raw: _Raw) -> None:
             at = by_name if told is None else told
             for each in traces if isinstance(traces, list) else spread(record):
                 if isinstance(each, Mapping):
-                    _read_record(with_answer(each), at, where, columns, raw)
+                    read_record(with_answer(each), at, where, columns, raw)
     except DataError as error:
         if error.fix != FIX_OF_RESULTS:
             raise
         raise DataError(error.expected, found=error.found, where=error.where, fix=FIX) from None
 
 
-def _read_record(
-    record: Mapping[str, Any], step: int | None, where: str, columns: Columns, raw: _Raw
+def read_record(
+    record: Mapping[str, Any], step: int | None, where: str, columns: Columns, raw: RawLog
 ) -> None:
+    """Add one record: a completion, with its step unless it says it itself, or the means of a step.
+
+    Raises:
+        DataError: A completion has no step.
+    """
     if not is_completion(record, columns):
         raw.rows.append(unfold(record))
         return

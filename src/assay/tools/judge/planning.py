@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -44,8 +44,8 @@ from assay.tools.judge.plan import (
     plan_text,
 )
 from assay.tools.judge.plan import planned_said as said_of
-from assay.tools.judge.reading import read_arm
-from assay.tools.judge.rows import SCORE, JudgedRow, short_digest, unite_same
+from assay.tools.judge.reading import Arm, read_arm
+from assay.tools.judge.rows import SCORE, JudgedRow, read_rows, short_digest, unite_same
 from assay.tools.judge.verdict import ALPHA
 
 WHERE = "assay plan"
@@ -99,16 +99,37 @@ def run(asked: PlanRequest) -> None:
     Raises:
         AssayError: A file cannot be read, or what is asked cannot be planned.
     """
-    rows: list[JudgedRow] = []
-    decides, metric = None, asked.metric
+    pilot = None
     if asked.pilot is not None:
         wanted = read_asked(asked.metric, asked.columns, asked.bounds)
         pilot = read_arm(asked.pilot, "pilot", wanted, asked.draws)
-        record, rows = pilot.record, pilot.rows
+        asked = replace(asked, metric=wanted.metric)
+    plan = make_plan(asked, pilot)
+    if asked.out.exists():
+        fix = "--out with another name; or remove the file, if nobody relies on it"
+        raise refuse("no plan yet", "a file", str(asked.out), fix)
+    write_text(asked.out, plan_text(plan))
+    _tell(plan, asked.out)
+
+
+def make_plan(asked: PlanRequest, pilot: Arm | None) -> JudgePlan:
+    """Return a plan with what it can show.
+
+    Args:
+        asked: What somebody plans; its pilot and out are not read.
+        pilot: Results before; None: rates are stated.
+
+    Raises:
+        AssayError: A list of items cannot be read, or what is asked cannot be planned.
+    """
+    rows: list[JudgedRow] = []
+    decides, metric = None, asked.metric
+    if pilot is not None:
+        record, rows = pilot.record, read_rows(pilot.text, "pilot")
         if record.blockers:
-            raise refuse("a pilot that is whole", record.blockers[0][1], str(asked.pilot))
+            raise refuse("a pilot that is whole", record.blockers[0][1], record.files[0].name)
         # Whoever names a score wants it judged: where a success decides, none is named.
-        metric = wanted.metric or (None if record.has_success else record.files[0].metric)
+        metric = asked.metric or (None if record.has_success else record.files[0].metric)
         decides = "success" if record.has_success or all(row.share in (0.0, 1.0) for row in rows) else SCORE
     if not all(asked.rival) or len({*asked.rival, "before", "after"}) < len(asked.rival) + 2:
         found = ", ".join(map(repr, asked.rival))
@@ -120,7 +141,7 @@ def run(asked: PlanRequest) -> None:
     if asked.no_worse and not math.isclose(level, ALPHA):
         found, fix = f"{asked.alpha:g}", f"--alpha {ALPHA:g}, or --alpha {ALPHA / 2:g} --one-sided"
         raise ConfigError("the level of the 95 % interval", found=found, where=f"{WHERE} --no-worse", fix=fix)
-    plan = JudgePlan(
+    return JudgePlan(
         made=_day(asked.made),
         show="no worse" if asked.no_worse else "better",
         decides=decides,
@@ -135,11 +156,6 @@ def run(asked: PlanRequest) -> None:
         items=items,
         power=_power(known, items, draws, level, asked),
     )
-    if asked.out.exists():
-        fix = "--out with another name; or remove the file, if nobody relies on it"
-        raise refuse("no plan yet", "a file", str(asked.out), fix)
-    write_text(asked.out, plan_text(plan))
-    _tell(plan, asked.out)
 
 
 def _items(asked: PlanRequest, rows: Sequence[JudgedRow]) -> PlannedItems:

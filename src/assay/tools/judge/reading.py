@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay.core.counting import counted
 from assay.core.storage.files import sha256_bytes
@@ -30,6 +30,9 @@ from assay.tools.judge.lines import (
 from assay.tools.judge.rows import NO_STRATA, JudgedRow, rows_text, short_digest
 from assay.tools.judge.sources import ArmRecord, Form, Reading, SourceFile, text_of
 from assay.tools.judge.written import WrittenTexts
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SUFFIXES = (".eval", ".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
 PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
@@ -74,6 +77,20 @@ def read_arm(path: Path, name: str, asked: Asked, draws: int | None, *, beside: 
         found, fix = ", ".join(models[:4]), "judge the results of one model at a time"
         raise refuse("the results of one model in each arm", found, str(path), fix)
     return arm
+
+
+def read_frame(frame: pd.DataFrame, asked: Asked, draws: int | None) -> Arm:
+    """Return the results in a data frame, one row a draw of an item; arguments as of `read_arm`.
+
+    Raises:
+        DataError: A row cannot be read.
+    """
+    text = frame.to_csv(index=False).encode("utf-8", "surrogatepass")
+    plain = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    rows = ((f"row {k}", {str(name): value for name, value in row.items()}) for k, row in enumerate(plain))
+    reader = _ArmReader("given", asked)
+    source = reader.read_table(rows, len(text), sha256_bytes(text))
+    return reader.finish("the frame", (source,), draws)
 
 
 def files_of(path: Path) -> list[Path]:
@@ -192,6 +209,25 @@ class _ArmReader:
             task=task,
             metric=metric,
             settings=settings,
+        )
+
+    def read_table(self, rows: Iterator[tuple[str, Row]], size: int, sha256: str) -> SourceFile:
+        """Take up rows that were never a file, of so many bytes as CSV; return what they are."""
+        form, found, head = readings(rows, self._asked)
+        if form is None:
+            raise refuse("at least one result", "none", "the frame")
+        metric = self._asked.metric or (self._note_columns(head) if form in TABLES else None)
+        for reading in found:
+            self._take(reading, form, "", None)
+        return SourceFile(
+            name="frame",
+            sha256=sha256,
+            bytes=size,
+            form=form,
+            model=self._told,
+            task=None,
+            metric=metric,
+            settings={},
         )
 
     def _note_columns(self, head: Row) -> str | None:

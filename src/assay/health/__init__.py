@@ -1,0 +1,34 @@
+"""Is a training still well? The rules of `assay runs health`, on a log or while the training runs.
+
+    >>> from assay.health import Monitor
+    >>> monitor = Monitor()
+    >>> for step in range(40):
+    ...     monitor.add({"step": step, "reward": step / 40, "loss": float("nan") if step == 30 else 0.1})
+    >>> [(alarm.rule, alarm.level, alarm.since) for alarm in monitor.new_alarms()]
+    [('non_finite', 'RED', 30)]
+
+`callbacks=[HealthCallback()]` does this inside any trainer of transformers or TRL. The rules are functions of
+the log alone: neither torch nor a project is needed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from assay.health.monitor import Monitor, examine
+from assay.tools.foreign_logs.records import JudgedLog as Health
+from assay.tools.foreign_logs.records import LogFinding as Alarm
+
+if TYPE_CHECKING:
+    from assay.health.callback import HealthCallback
+
+__all__ = ["Alarm", "Health", "HealthCallback", "Monitor", "examine"]
+
+
+def __getattr__(name: str) -> Any:
+    # transformers takes seconds to load, and only a trainer needs it.
+    if name == "HealthCallback":
+        from assay.health.callback import HealthCallback
+
+        return HealthCallback
+    raise AttributeError(f"module 'assay.health' has no attribute {name!r}")

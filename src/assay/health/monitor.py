@@ -1,0 +1,86 @@
+"""The rules of training health on a log that is written, or on one that grows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from assay.core.errors import DataError
+from assay.core.records import HEALTH_LEVELS, HealthLevel
+from assay.tools.columns import Columns
+from assay.tools.foreign_logs.command import judge_log
+from assay.tools.foreign_logs.reading import RawLog, make_log, read_foreign, read_record
+from assay.tools.foreign_logs.records import JudgedLog, LogFinding
+
+GROWTH = 1.05  # of the records: no rule is read again before there are so many times as many
+
+
+def examine(source: str | Path, *, columns: Mapping[str, str] | None = None) -> JudgedLog:
+    """Return what the rules say of a log: `.worst`, `.findings`, and `.unmeasured` with what each rule lacks.
+
+    Args:
+        source: What TRL, verl, prime-rl, OpenRLHF, ms-swift, W&B or a console wrote: a file or a folder.
+        columns: Which column is what, such as `{"step": "update", "score": "return"}`.
+
+    Raises:
+        DataError: The log cannot be read; says what would have it read.
+    """
+    return judge_log(read_foreign(Path(source), _named(columns)))
+
+
+class Monitor:
+    """The log of a training that still runs.
+
+    Args:
+        columns: Which column is what; others are told by the names that trainers use.
+    """
+
+    def __init__(self, *, columns: Mapping[str, str] | None = None) -> None:
+        self._columns = _named(columns)
+        self._raw = RawLog()
+        self._known: dict[str, HealthLevel] = {}
+        self._judged_at = 0
+
+    def add(self, record: Mapping[str, Any], step: int | None = None) -> None:
+        """Take up the means of a step, or one completion with its reward.
+
+        Raises:
+            DataError: A completion has no step, and none is given.
+        """
+        told = record if step is None or "step" in record else {"step": step, **record}
+        read_record(told, step, f"record {self._size() + 1}", self._columns, self._raw)
+
+    def health(self) -> JudgedLog | None:
+        """Return what all rules say of the log so far; None while nothing in it can be read."""
+        try:
+            return judge_log(make_log(self._raw, self._columns, "the log"))
+        except DataError:
+            return None
+
+    def new_alarms(self, *, at_once: bool = True) -> list[LogFinding]:
+        """Return the rules that rang, or got worse, since this was last asked.
+
+        Args:
+            at_once: False: only where the log grew by a twentieth, so that all asking together costs no more
+                than twenty readings of the whole.
+        """
+        if not at_once and self._size() < GROWTH * self._judged_at:
+            return []
+        self._judged_at = self._size()
+        health = self.health()
+        worse = [each for each in ([] if health is None else health.findings) if self._is_worse(each)]
+        self._known |= {each.rule: each.level for each in worse}
+        return worse
+
+    def _is_worse(self, each: LogFinding) -> bool:
+        known = self._known.get(each.rule, "GREEN")
+        return HEALTH_LEVELS.index(each.level) > HEALTH_LEVELS.index(known)
+
+    def _size(self) -> int:
+        return len(self._raw.rows) + len(self._raw.completions)
+
+
+def _named(columns: Mapping[str, str] | None) -> Columns:
+    pairs = None if columns is None else ",".join(f"{meaning}={name}" for meaning, name in columns.items())
+    return Columns.read(pairs)

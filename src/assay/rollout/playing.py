@@ -1,0 +1,120 @@
+"""A model in memory plays examples in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from assay.core.decoding import Backend, Decoding
+from assay.core.records import Episode
+from assay.dataset.suite import Suite
+from assay.evaluation.measure import measure
+from assay.policy.model import Policy
+from assay.policy.renderer import Dialogue
+from assay.tasks.own.api import Environment
+from assay.tasks.own.isolation.inline import Inline
+from assay.tasks.own.loading import RewardFunction
+from assay.tasks.own.task import OwnTask
+from assay.tasks.settings.own import OwnTask as OwnSettings
+from assay.tasks.settings.own import Success
+
+THREADS, TIMEOUT_S = 16, 30.0
+Reward = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """A causal language model, its tokenizer, and how its tokens are chosen.
+
+    Args:
+        model: Of transformers, with or without adapters of peft, on its device.
+        tokenizer: With a chat template.
+        max_new_tokens: Tokens of one completion.
+        temperature: 0 is greedy.
+        batch_size: Conversations held at once: speed and memory, not results.
+        backend: `cached` plays every model; `lean` is faster on CPU for the architectures that it knows.
+    """
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    max_new_tokens: int = 256
+    temperature: float = 1.0
+    batch_size: int = 32
+    backend: Backend = "cached"
+
+
+def play(
+    engine: Engine,
+    environment: type[Environment] | Reward,
+    examples: Sequence[Mapping[str, Any]],
+    *,
+    draws: int = 1,
+    seed: int = 0,
+    parts: Sequence[str] = ("reward",),
+    at_least: float = 1.0,
+    max_turns: int = 64,
+) -> list[Episode]:
+    """Return `draws` episodes of each example, in the order of the examples.
+
+    Args:
+        engine: Who plays.
+        environment: A class of `Environment`, or a reward function as TRL calls it: `completions` and the
+            columns of an example go in, a number a completion comes out.
+        examples: Each with `prompt`, text or messages, and whatever the reward reads; `id` names one.
+        draws: Episodes of each; they meet the same world by other samples.
+        seed: Equal seeds give equal episodes.
+        parts: Names that rewards may have.
+        at_least: Reward of a success; an environment that tells success itself is believed.
+        max_turns: Completions of one episode, at most.
+
+    Raises:
+        TaskError: An example lacks its prompt.
+        EnvironmentLost: The reward or environment raised an error; names the example.
+        PolicyError: The model or its chat template cannot be served.
+    """
+    is_reward = not (isinstance(environment, type) and issubclass(environment, Environment))
+    settings = OwnSettings(
+        name="own",
+        code="memory",
+        entry="task.py:environment",
+        max_new_tokens={"json": engine.max_new_tokens, "compact": engine.max_new_tokens},
+        success=Success(compare="reward", at_least=at_least) if is_reward else Success(compare="environment"),
+        parts=dict.fromkeys(parts, "outcome"),
+        max_turns=1 if is_reward else max_turns,
+    )
+    make = (lambda: RewardFunction(environment, None)) if is_reward else environment
+    runner = Inline(make, tuple(parts), threads=THREADS, timeout_s=TIMEOUT_S)
+    try:
+        task = OwnTask(settings, runner)
+        suite = Suite("heldout", tuple(task.item(row) for row in examples), draws, seed)
+        ends = getattr(engine.model.generation_config, "eos_token_id", None)
+        dialogue = Dialogue(engine.tokenizer, ends=ends)
+        policy = Policy(engine.model, engine.tokenizer, dialogue, "in memory")
+        decoding = Decoding(engine.temperature, engine.max_new_tokens, engine.backend)
+        return measure(policy, task, suite.plays(), decoding, batch_size=engine.batch_size)
+    finally:
+        runner.close()
+
+
+def to_frame(episodes: Sequence[Episode]) -> pd.DataFrame:
+    """Return episodes as rows that `assay.verdict.read` takes: item, cluster, draw, score, success, the last
+    completion, tokens of all, and a column `part_NAME` a part."""
+    return pd.DataFrame(
+        [
+            {
+                "item": each.item_id,
+                "cluster": each.cluster,
+                "draw": each.draw,
+                "score": each.reward,
+                "success": each.success,
+                "completion": each.turns[-1].completion if each.turns else "",
+                "tokens": each.n_tokens,
+                **{f"part_{name}": value for name, value in each.parts.items()},
+            }
+            for each in episodes
+        ]
+    )

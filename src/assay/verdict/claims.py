@@ -1,0 +1,135 @@
+"""What two sets of results come to, and the report and package of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from assay.core.errors import ConfigError
+from assay.evidence.claim.claim import Claim as ClaimRecord
+from assay.tools.judge.command import JudgeRequest, judge_arms
+from assay.tools.judge.packing import PACKAGE, pack, write_pages
+from assay.tools.judge.plan import JudgePlan
+from assay.tools.judge.reading import Arm
+from assay.tools.judge.rows import read_rows
+from assay.tools.judge.sources import Judgement
+from assay.tools.judge.verdict import Judged, heading
+from assay.verdict.results import Results
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One comparison. Gains are percentage points of the score's bounds; None was not measured."""
+
+    verdict: str  # IMPROVED, NO SKILL SHOWN, WORSE, NO EVIDENCE, NOT EVALUABLE …
+    gain: float | None  # after - before
+    interval: tuple[float, float] | None  # 95 % of the gain
+    p: float | None  # two-sided
+    n_items: int
+    n_clusters: int
+    draws: int  # of each item
+    reasons: tuple[str, ...]
+    warnings: tuple[str, ...]
+    record: ClaimRecord = field(repr=False)  # all of it, as claim.json has it
+    _judgement: Judgement = field(repr=False)
+    _texts: Mapping[str, str] = field(repr=False)
+    _judged: Judged = field(repr=False)
+
+    def __str__(self) -> str:
+        return f"{heading(self.record)}: {self.record.sentence}"
+
+
+def compare(
+    before: Results,
+    after: Results,
+    *,
+    rivals: Mapping[str, Results] | None = None,
+    plan: JudgePlan | None = None,
+    effect: float = 10.0,
+    lower_is_better: bool = False,
+    title: str | None = None,
+) -> Claim:
+    """Return whether the second of two policies is better on the same items.
+
+    Args:
+        before: Results of the first policy.
+        after: Results of the second on the same items, as many draws of each.
+        rivals: Results on the same items of players that need no skill, by name: without them no skill is
+            shown, however much better the results are.
+        plan: Made beforehand; it then says effect and direction.
+        effect: The smallest change that matters, percentage points of the score's bounds.
+        lower_is_better: Whether less is better.
+        title: Of the report; None: the models' names.
+
+    Raises:
+        ConfigError: Bounds or rivals are not those of the plan, or the results have others.
+    """
+    rivals = rivals or {}
+    given = {"before": before, "after": after, **rivals}
+    odd = next((name for name, each in given.items() if each.bounds != before.bounds), None)
+    if len(given) != 2 + len(rivals) or odd is not None:
+        found = "a rival called before or after" if odd is None else f"{given[odd].bounds} of {odd}"
+        fix = "read(…, bounds=…) the same for each, and rivals by names of their own"
+        raise ConfigError("the same bounds in all", found=found, where="compare", fix=fix)
+    if plan is not None:
+        wanted = (plan.bounds, plan.rivals)
+        if (before.bounds, tuple(sorted(rivals))) != wanted:
+            found = f"bounds {before.bounds} and rivals {sorted(rivals)}"
+            expected = f"bounds {plan.bounds} and rivals {list(plan.rivals)}, as planned"
+            raise ConfigError(expected, found=found, where="compare", fix="bring what was planned")
+        effect, lower_is_better = plan.smallest_effect_points, plan.lower_is_better
+    low, high = before.bounds
+    request = JudgeRequest(
+        bounds=f"{low!r},{high!r}",
+        effect=effect,
+        lower=lower_is_better,
+        title=title,
+        metric=None if plan is None else plan.metric,
+    )
+    # The verdict may change ids and clusters of rows; those that were read stay.
+    arms = {name: _copied(each.arm, name) for name, each in given.items()}
+    judgement, texts, judged = judge_arms(arms, request, plan=plan)
+    record = judged.claim
+    difference = record.difference
+    known = difference is not None and difference.value is not None
+    limits = None if difference is None else (difference.low, difference.high)
+    return Claim(
+        verdict=record.verdict,
+        gain=_points(difference.value) if difference is not None and known else None,
+        interval=None
+        if limits is None or limits[0] is None or limits[1] is None
+        else (_points(limits[0]), _points(limits[1])),
+        p=record.p,
+        n_items=record.n_items,
+        n_clusters=record.n_clusters,
+        draws=record.draws,
+        reasons=(record.reason,),
+        warnings=record.warnings,
+        record=record,
+        _judgement=judgement,
+        _texts=texts,
+        _judged=judged,
+    )
+
+
+def report(claim: Claim, folder: str | Path) -> Path:
+    """Write report.html, claim.json, summary.md and a package that `assay verify` checks; return the page.
+
+    Raises:
+        PackageError: There is a secret in what would be packed.
+    """
+    out = Path(folder)
+    write_pages(out, claim._judgement, claim._judged)
+    pack(out / PACKAGE, out, claim._judgement, claim._texts, claim._judged)
+    return out / "report.html"
+
+
+def _copied(arm: Arm, name: str) -> Arm:
+    record = arm.record.model_copy(update={"name": name})
+    return replace(arm, record=record, rows=read_rows(arm.text, name))
+
+
+def _points(share: float | None) -> float:
+    assert share is not None
+    return round(100 * share, 10)

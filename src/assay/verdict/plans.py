@@ -1,0 +1,43 @@
+"""What will be compared and what has to be shown, fixed and hashed before the results are there."""
+
+from __future__ import annotations
+
+from assay.tools.judge.plan import JudgePlan, read_plan
+from assay.tools.judge.planning import PlanRequest, make_plan
+from assay.verdict.results import Results
+
+__all__ = ["JudgePlan", "plan", "read_plan"]
+
+
+def plan(
+    pilot: Results,
+    *,
+    effect: float = 10.0,
+    lower_is_better: bool = False,
+    alpha: float = 0.05,
+    one_sided: bool = False,
+    rivals: tuple[str, ...] = (),
+) -> JudgePlan:
+    """Return a plan on the items of a pilot, with what it can show: `plan.power`.
+
+    Args:
+        pilot: Results before.
+        effect: The smallest change that matters, percentage points of the score's bounds.
+        lower_is_better: Whether less is better.
+        alpha: Level of the test.
+        one_sided: Whether only better is asked.
+        rivals: Names of the players that the second policy has to beat as well.
+
+    Raises:
+        DataError: The pilot is not whole.
+    """
+    low, high = pilot.bounds
+    request = PlanRequest(
+        bounds=f"{low!r},{high!r}",
+        effect=effect,
+        lower=lower_is_better,
+        alpha=alpha,
+        one_sided=one_sided,
+        rival=rivals,
+    )
+    return make_plan(request, pilot.arm)

@@ -1,0 +1,211 @@
+"""The libraries that are used without a project: docs/api.md runs, and says what the commands say."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from assay.core.errors import ConfigError, DataError
+from assay.core.storage.json import dumps
+from assay.health import Monitor, examine
+from assay.tools import verify
+from assay.tools.judge.command import JudgeRequest, judge_files
+from assay.verdict import compare, plan, read, report
+from tests.house import ROOT
+
+_BLOCK = re.compile(r"^(?:<!-- (?P<needs>[^\n]+) -->\n)?```python\n(?P<code>.*?)^```", re.M | re.S)
+
+
+def blocks(needs: str | None) -> list[str]:
+    found = [
+        each["code"] for each in _BLOCK.finditer((ROOT / "docs/api.md").read_text()) if each["needs"] == needs
+    ]
+    assert found
+    return found
+
+
+def frame(rate: float, seed: int) -> pd.DataFrame:
+    draws = [(f"q{n}", draw) for n in range(40) for draw in range(2)]
+    right = np.random.default_rng(seed).random(len(draws)) < rate
+    table = pd.DataFrame(draws, columns=["item", "draw"])
+    return table.assign(score=right.astype(int), note=None)
+
+
+@pytest.mark.parametrize("library", ["verdict", "health", "rollout"])
+def test_a_library_names_what_it_offers_and_documents_it(library: str) -> None:
+    module = importlib.import_module(f"assay.{library}")
+    assert module.__all__ == sorted(module.__all__)
+    for name in module.__all__:
+        assert (getattr(module, name).__doc__ or "").strip(), name
+
+
+@pytest.mark.parametrize("library", ["verdict", "health"])
+def test_neither_torch_nor_transformers_is_loaded(library: str) -> None:
+    code = (
+        f"import sys, assay.{library}; print(sorted({{'torch', 'transformers', 'trl'}} & sys.modules.keys()))"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.strip() == "[]"
+
+
+def test_the_page_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for code in blocks(None):
+        exec(code, {})
+    assert (tmp_path / "judged/report.html").stat().st_size > 10_000
+
+
+def test_a_frame_a_file_and_the_command_come_to_one_claim(tmp_path: Path) -> None:
+    arms = {"before": frame(0.2, 1), "after": frame(0.6, 2), "silent": frame(0.1, 3)}
+    for name, table in arms.items():
+        table.to_csv(tmp_path / f"{name}.csv", index=False)
+    asked = JudgeRequest(rival=[f"silent={tmp_path / 'silent.csv'}"])
+    by_command = judge_files(tmp_path / "before.csv", tmp_path / "after.csv", asked)[2].claim
+    frames = {name: read(table) for name, table in arms.items()}
+    files = {name: read(tmp_path / f"{name}.csv") for name in arms}
+    for given in (frames, files):
+        claim = compare(given["before"], given["after"], rivals={"silent": given["silent"]})
+        assert dumps(claim.record) == dumps(by_command)
+        assert claim.verdict == "IMPROVED" and claim.gain is not None and claim.interval is not None
+        assert claim.interval[0] < claim.gain < claim.interval[1]
+    # What was read stays as it was, however often it is compared.
+    before, after = frames["before"], frames["after"]
+    kept = before.frame.copy()
+    assert str(compare(before, after)) == str(compare(before, after))
+    pd.testing.assert_frame_equal(before.frame, kept)
+
+
+def test_a_report_is_a_package_that_verify_checks(tmp_path: Path) -> None:
+    claim = compare(read(frame(0.2, 1)), read(frame(0.6, 2)), title="mine")
+    page = report(claim, tmp_path / "out")
+    assert "mine" in page.read_text()
+    package = tmp_path / "out/assay-package.tar"
+    assert verify.run(package, verify.VerifyRequest(), tmp_path / "verify.json") in (0, 9)
+    told = json.loads((tmp_path / "verify.json").read_text())
+    assert told["counts"]["passed"] > 5 and told["counts"]["failed"] == 0
+
+
+def test_a_plan_is_kept_to(tmp_path: Path) -> None:
+    before, after = read(frame(0.2, 1)), read(frame(0.6, 2))
+    made = plan(before, effect=5.0)
+    assert made.items.n_items == 40 and made.power.smallest_detectable_points is not None
+    assert "beforehand" in " ".join(compare(before, after, plan=made).warnings)
+    fewer = read(frame(0.6, 2).query("item != 'q0'"))
+    assert compare(read(frame(0.2, 1).query("item != 'q0'")), fewer, plan=made).verdict == "NOT EVALUABLE"
+    with pytest.raises(ConfigError, match="as planned"):
+        compare(before, after, rivals={"silent": before}, plan=made)
+
+
+def test_what_cannot_be_read_names_the_row_and_the_way() -> None:
+    with pytest.raises(DataError, match="row 1"):
+        read(pd.DataFrame({"item": ["a", "b"], "score": [0.5, "often"]}))
+    with pytest.raises(DataError, match="at least one result"):
+        read(pd.DataFrame({"item": [], "score": []}))
+    told = read(
+        pd.DataFrame({"task_no": ["a", "b"], "ok": [1, 0]}), columns={"item": "task_no", "score": "ok"}
+    )
+    assert list(told.frame["score"]) == [1.0, 0.0]
+    with pytest.raises(ConfigError, match="same bounds"):
+        compare(told, read(pd.DataFrame({"item": ["a"], "score": [5]}), bounds=(0, 10)))
+
+
+def test_a_monitor_says_at_the_end_what_the_log_as_a_file_says(tmp_path: Path) -> None:
+    rows = [{"step": n, "reward": 0.02 * n, "kl": 0.01 if n < 30 else 9.0} for n in range(60)]
+    monitor, rang = Monitor(), dict[str, int]()
+    for row in rows:
+        monitor.add(row)
+        rang |= {alarm.rule: row["step"] for alarm in monitor.new_alarms()}
+    pd.DataFrame(rows).to_csv(tmp_path / "log.csv", index=False)
+    assert monitor.health() == examine(tmp_path / "log.csv")
+    assert 30 < rang["kl"] < 50 and monitor.new_alarms() == []
+
+
+def test_nothing_logged_is_no_health_yet() -> None:
+    monitor = Monitor()
+    assert monitor.health() is None and monitor.new_alarms() == []
+
+
+@pytest.fixture
+def small() -> tuple[Any, Any]:
+    from tests.small_policy import small_model, tiny
+
+    tokenizer = tiny.build_tokenizer(["plum", "reed", "?", "which"])
+    return small_model(tokenizer), tokenizer
+
+
+def test_a_model_plays_without_a_project_and_repeats_itself(
+    small: tuple[Any, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    from assay.rollout import Engine, Environment, Told, play
+
+    (code,) = blocks("a model")
+    names: dict[str, Any] = dict(zip(("model", "tokenizer"), small, strict=True))
+    exec(code, names)
+    assert "8 results of 2 items" in capsys.readouterr().out
+    again = play(
+        Engine(*small, max_new_tokens=16, batch_size=3),
+        names["reward"],
+        [{"prompt": "plum?", "answer": "plum"}, {"prompt": "reed?", "answer": "reed"}],
+        draws=4,
+    )
+    assert again == names["episodes"]
+
+    class Twice(Environment):
+        def reset(self, row: Any, seed: int) -> str:
+            self.said: list[str] = []
+            return str(row["prompt"])
+
+        def step(self, completion: str) -> Told:
+            self.said.append(completion)
+            return Told("which" if len(self.said) < 2 else None, {"short": 1.0}, success=len(self.said) == 2)
+
+    (one,) = play(Engine(*small, max_new_tokens=2), Twice, [{"prompt": "plum"}], parts=["short"])
+    assert len(one.turns) == 2 and one.success and one.reward == 2.0
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("default")  # of TRL and what it stands on
+def test_a_plain_trainer_of_trl_warns_of_what_goes_wrong(small: tuple[Any, Any], tmp_path: Path) -> None:
+    from datasets import Dataset
+    from trl import GRPOConfig  # type: ignore[attr-defined]
+
+    from assay.health.callback import HealthWarning
+
+    calls = iter(range(10**6))
+
+    def reward(completions: list[Any], **kwargs: Any) -> list[float]:
+        return [float("nan") if next(calls) > 40 else 1.0 * (len(each) % 2) for each in completions]
+
+    model, tokenizer = small
+    (code,) = blocks("a trainer")
+    names: dict[str, Any] = {
+        "model": model,
+        "reward": reward,
+        "records": Dataset.from_list([{"prompt": "which"}] * 8),
+        "arguments": GRPOConfig(
+            output_dir=str(tmp_path),
+            per_device_train_batch_size=8,
+            num_generations=4,
+            max_completion_length=4,
+            max_steps=12,
+            logging_steps=1,
+            log_completions=True,
+            report_to=[],
+            use_cpu=True,
+            disable_tqdm=True,
+            save_strategy="no",
+            bf16=False,
+        ),
+    }
+    code = code.replace("args=arguments", "args=arguments, processing_class=tokenizer")
+    with pytest.warns(HealthWarning, match="non_finite"):
+        exec(code, names | {"tokenizer": tokenizer})
