@@ -59,7 +59,9 @@ def as_parquet(path: Path, rows: Sequence[Result]) -> Path:
     return path
 
 
-def _log(rows: Sequence[Result], **head: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def _log(
+    rows: Sequence[Result], metadata: Callable[[Result], object] | None = None, **head: Any
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     samples = [
         {
             "id": row["item"],
@@ -68,6 +70,7 @@ def _log(rows: Sequence[Result], **head: Any) -> tuple[dict[str, Any], list[dict
             "target": row["target"],
             "messages": [{"role": "user", "content": row["prompt"]}],
             "output": {"choices": [{"message": {"content": row["completion"]}, "stop_reason": "stop"}]},
+            **({"metadata": metadata(row)} if metadata else {}),
             "scores": {"match": {"value": "C" if row["score"] else "I"}},
         }
         for row in rows

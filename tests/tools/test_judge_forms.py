@@ -12,16 +12,19 @@ from typing import Any
 
 import pytest
 
-from assay.core.errors import AssayError, DataError
+from assay.core.errors import AssayError, ConfigError, DataError
+from assay.core.seeds import rng
 from assay.core.storage.json import write_jsonl
 from assay.evidence.claim.claim import Claim
 from assay.tools.grade.completions import numbered
 from assay.tools.judge import command
 from assay.tools.judge.command import JudgeRequest
 from assay.tools.judge.forms import Asked, table_row
+from assay.tools.judge.plan import read_plan
 from assay.tools.judge.planning import PlanRequest, run
+from assay.tools.judge.rows import JudgedRow, identical_draws
 from tests.evidence.synthetic_episodes import arm
-from tests.tools.judged_files import as_csv, as_inspect_json, as_jsonl, as_parquet, results
+from tests.tools.judged_files import as_csv, as_inspect_eval, as_inspect_json, as_jsonl, as_parquet, results
 
 N = 16  # items
 RIGHT = {"before": 4, "after": 12}  # of these
@@ -147,6 +150,17 @@ FILES: Mapping[str, tuple[str, Callable[[Path], Path]]] = {
     "a prompt for an id !": (
         "csv", lambda path: _csv_text(path, "question,correct", lambda k, won: f"what is {k}?,{won}")
     ),
+    "an index": ("csv", lambda path: _csv_text(path, ",id,score", lambda k, won: f"{7 * k},q{k},{won:d}")),
+    "two indices": (
+        "csv", lambda path: _csv_text(path, ",Unnamed: 0.1,id,score", lambda k, won: f"{k},{k},q{k},{won:d}")
+    ),
+    "an index and no id !": ("csv", lambda path: _csv_text(path, ",score", lambda k, won: f"{k},{won:d}")),
+    "an index and a prompt !": (
+        "csv", lambda path: _csv_text(path, "index,question,score", lambda k, won: f"7,what is {k}?,{won:d}")
+    ),
+    "a name with spaces !": (
+        "csv", lambda path: _csv_text(path, "row key,score", lambda k, won: f"{k},{won:d}")
+    ),
     "lists of two kinds": ("json", _lists),
     "why each ended": (
         "csv",
@@ -195,9 +209,11 @@ def follow(before: Path, after: Path) -> tuple[Claim, list[str]]:
             if (typed := re.search(r"assay judge (\S+) (\S+)(.*)", error.fix)) is not None:
                 before, after, words = Path(typed[1]), Path(typed[2]), shlex.split(typed[3])
                 continue
-            option = re.search(r"(--metric|--columns) (\S+?)(?:,? (?:if|or|reads|with)\b.*|;.*)?$", error.fix)
+            option = re.search(
+                r"(--metric|--columns) ('.*?'|\S+?)(?:,? (?:if|or|reads|with)\b.*|;.*)?$", error.fix
+            )
             assert option is not None, error.fix
-            words = _joined(words, option[1], option[2])
+            words = _joined(words, option[1], *shlex.split(option[2]))
 
 
 def _joined(words: list[str], name: str, value: str) -> list[str]:
@@ -339,6 +355,61 @@ def test_equal_draws_are_said_only_where_nearly_all_are(tmp_path: Path) -> None:
     assert "of 20 of 20 items of before are one and the same" in said("greedy", lambda k, d: f"A{k}")
 
 
+@pytest.mark.parametrize(
+    ("rate", "greedy", "said"),
+    [(0.97, False, False), (0.97, True, True), (0.6, True, True), (0.03, False, False)],
+)
+def test_equal_draws_are_not_said_where_the_rates_make_them_likely(
+    rate: float, greedy: bool, said: bool
+) -> None:
+    luck, rows = rng("equal", str(rate)), []
+    for k in range(200):
+        won = [bool(luck.random() < rate) for _ in range(2)]
+        rows += [
+            JudgedRow(
+                f"{k}", d, f"{k}", 0.0, 0.0, won[d * (not greedy)], completion="AB"[won[d * (not greedy)]]
+            )
+            for d in (0, 1)
+        ]
+    same, known, odd = identical_draws(rows)
+    assert (known, odd) == (200, said) and same > 0.9 * known
+
+
+INSPECT: Mapping[str, tuple[str, Callable[[Claim], object], object]] = {
+    "cluster": ("cluster=metadata.topic", lambda claim: claim.n_clusters, 4),
+    "item": ("item=metadata.key,draw=metadata.try", lambda claim: claim.n_items, 6),
+    "draw": ("item=metadata.key,draw=metadata.try", lambda claim: claim.draws, 2),
+    "draws in order": ("item=metadata.key,draw=#", lambda claim: claim.draws, 2),
+    "success": ("success=metadata.ok", lambda claim: claim.before and claim.before.value, 1.0),
+    "score": ("score=metadata.grade", lambda claim: claim.before and claim.before.value, 0.25),
+}
+
+
+@pytest.mark.parametrize("write", [as_inspect_json, as_inspect_eval])
+@pytest.mark.parametrize("name", INSPECT)
+def test_named_columns_are_read_of_logs_of_inspect(
+    name: str, write: Callable[..., Path], tmp_path: Path
+) -> None:
+    columns, value, wanted = INSPECT[name]
+    path = write(
+        tmp_path / f"log.{'json' if write is as_inspect_json else 'eval'}",
+        results("log", 0.5, items=12, draws=1),
+        metadata=lambda row: {
+            **{
+                "topic": int(row["item"][1:]) % 4,
+                "key": int(row["item"][1:]) % (6 if "key" in columns else 12),
+            },
+            **{"try": int(row["item"][1:]) // 6, "ok": True, "grade": 0.25},
+        },
+    )
+    if name == "item":
+        with pytest.raises(DataError, match="each draw of an item once"):
+            judged(path, path, "--columns", "item=metadata.try")
+    assert value(judged(path, path, "--columns", columns)) == wanted
+    with pytest.raises(DataError, match="the column nothing"):
+        judged(path, path, "--columns", "cluster=nothing")
+
+
 def test_means_and_completions_without_scores_are_sent_where_they_are_read(tmp_path: Path) -> None:
     means = tmp_path / "results.json"
     means.write_text(json.dumps({"results": {"arc": {"acc,none": 0.4}}, "configs": {"arc": {"l": [{}]}}}))
@@ -413,10 +484,45 @@ def test_of_episodes_the_metric_is_success_or_reward(tmp_path: Path) -> None:
         judged(path, path, "--metric", "f1")
 
 
+def test_a_plan_holds_the_columns_that_its_pilot_was_read_by(tmp_path: Path) -> None:
+    rows = [{"task_id": k, "doc_id": k / N, "ok": k % 3 == 0, "passed": k % 2 == 0} for k in range(N)]
+    path, plan = as_jsonl(tmp_path / "before.jsonl", rows), tmp_path / "plan.yaml"
+    named = "item=task_id,success=ok"
+    by_metric = tmp_path / "by_metric.yaml"
+    run(PlanRequest(pilot=path, metric="doc_id", columns="item=task_id", out=by_metric))
+    assert judged(path, path, "--plan", str(by_metric)).verdict == "NO EVIDENCE"
+    run(PlanRequest(pilot=path, columns=named, out=plan))
+    assert "item: task_id" in plan.read_text(encoding="utf-8")
+    claims = [judged(path, path, "--plan", str(plan), *more) for more in ((), ("--columns", named))]
+    assert claims[0] == claims[1] and claims[0].before is not None
+    assert claims[0].before.value == pytest.approx(sum(row["ok"] for row in rows) / N)
+    with pytest.raises(ConfigError, match="success passed, where the plan has ok"):
+        judged(path, path, "--plan", str(plan), "--columns", "success=passed")
+
+
+def test_a_plan_without_columns_of_other_names_has_the_digest_that_it_always_had(tmp_path: Path) -> None:
+    rows = [{"item": k, "score": k % 2} for k in range(N)]
+    path, plan = as_csv(tmp_path / "before.csv", rows), tmp_path / "plan.yaml"
+    run(PlanRequest(pilot=path, out=plan))
+    assert "columns" not in plan.read_text(encoding="utf-8")
+    assert "columns" not in read_plan(plan).model_dump(mode="json")
+
+
+def test_a_list_of_items_is_read_for_its_items_alone(tmp_path: Path) -> None:
+    rows = [
+        {"id": k, "question": f"What is {k}?", "correct": "B", "draw": "first", "score": "n/a"}
+        for k in range(N)
+    ]
+    listed, plan = as_csv(tmp_path / "items.csv", rows), tmp_path / "plan.yaml"
+    run(PlanRequest(items=str(listed), rate=0.5, draws=1, out=plan))
+    assert read_plan(plan).items.n_items == N and read_plan(plan).items.contents_sha256 is not None
+
+
 def test_a_plan_is_made_and_kept_with_named_columns(tmp_path: Path) -> None:
     rows = _table("before", key=lambda k, won: k, grade=lambda k, won: int(won))
     path, plan, named = as_csv(tmp_path / "before.csv", rows), tmp_path / "plan.yaml", "item=key,score=grade"
     run(PlanRequest(pilot=path, columns=named, out=plan))
     assert judged(path, path, "--columns", named, "--plan", str(plan)).verdict == "NO EVIDENCE"
+    assert judged(path, path, "--plan", str(plan)).verdict == "NO EVIDENCE"
     with pytest.raises(DataError, match="expected a column for the item"):
         run(PlanRequest(pilot=path, out=tmp_path / "other.yaml"))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -79,6 +80,8 @@ IN_ORDER = "#"  # as the column of draws: an item that is there again is its nex
 LAST = frozenset({"result"})  # counts only where no other name of its meaning is there
 _SIGNS = re.compile(r"[\s_-]+")
 _PAIRS = re.compile(r",\s*(?=[A-Za-z_]+\s*=)")
+# How pandas calls an index without a name, and what it is called once it is reset.
+_INDEX = re.compile(r"(?:Unnamed: ?\d+|__index_level_\d+__)(?:\.\d+)*|")
 _ENDS = (["id"], ["key"], ["name"], ["index"], ["idx"])
 _WORDS = re.compile(r"[a-z0-9]+")
 MOST_NAMED = 12
@@ -92,6 +95,15 @@ def simplify(name: str) -> str:
     True
     """
     return _SIGNS.sub("", name.casefold())
+
+
+def is_index(name: object) -> bool:
+    """Return whether a column is an index that has no name, which nobody meant to write.
+
+    >>> [is_index(name) for name in ("Unnamed: 0", "__index_level_0__", "", "index", "unnamed")]
+    [True, True, True, False, False]
+    """
+    return _INDEX.fullmatch(str(name)) is not None
 
 
 def list_names(names: Iterable[object]) -> str:
@@ -151,8 +163,9 @@ class Columns:
     )
 
     @classmethod
-    def read(cls, text: str | None) -> Columns:
+    def read(cls, text: str | Columns | None) -> Columns:
         """Return what --columns says: MEANING=COLUMN,... or a YAML file of them; none where it is not given.
+        What was read already is returned as it is.
 
         >>> Columns.read("item=task_id, reward=exact_match,flexible-extract").named
         {'item': 'task_id', 'score': 'exact_match,flexible-extract'}
@@ -160,8 +173,8 @@ class Columns:
         Raises:
             ConfigError: It is neither, names a meaning that there is not, or one twice.
         """
-        if text is None:
-            return cls()
+        if text is None or isinstance(text, Columns):
+            return text or cls()
         fix = f"{OPTION} item=task_id,score=passed or {OPTION} names.yaml; meanings: {', '.join(MEANINGS)}"
         if os.path.isfile(text):  # also of a folder with `=` in its name; Path refuses what is too long
             pairs = list(read_yaml(Path(text), fix=fix).items())
@@ -207,7 +220,7 @@ class Columns:
             fix = f"{OPTION} {meaning}=NAME with one that is there"
             raise DataError(f"the column {self.named[meaning]}", found=list_names(row), where=where, fix=fix)
         if len(found) > 1:
-            fix = " or ".join(f"{OPTION} {meaning}={name}" for name in found[:3])
+            fix = " or ".join(_option(f"{meaning}={name}") for name in found[:3])
             raise DataError(f"one column as {meaning}", found=list_names(found), where=where, fix=fix)
         return found[0] if found else None
 
@@ -237,18 +250,22 @@ class Columns:
         expected = " and ".join(f"a column for the {' or '.join(meanings)}" for meanings in lacking)
         guesses = [[pair for m in meanings if (pair := _guess(m, row))] for meanings in lacking]
         if len(lacking) == 1 and guesses[0]:
-            fix = " or ".join(f"{OPTION} {pair}" for pair in guesses[0]) + ", if that is it"
+            fix = " or ".join(map(_option, guesses[0])) + ", if that is it"
         else:
             pairs = [(*told, f"{m[0]}=NAME")[0] for told, m in zip(guesses, lacking, strict=True)]
-            fix = (
-                f"{OPTION} {','.join(pairs)}{', if that is it' if all(guesses) else ' with a name of these'}"
-            )
-        found = f"the columns {list_names(row)}"
+            fix = _option(",".join(pairs)) + (", if that is it" if all(guesses) else " with a name of these")
+        shown = [name for name in row if not is_index(name) or str(name) in fix]
+        found = f"the columns {list_names(shown)}"
         return DataError(expected, found=found, where=where, fix=fix)
 
     def text(self) -> str:
         """Return the columns that were named as the YAML that `read` takes."""
         return "".join(f"{meaning}: {json.dumps(name)}\n" for meaning, name in self.named.items())
+
+    @property
+    def listed(self) -> str:
+        """The columns that were named, as the option takes them."""
+        return ",".join(f"{meaning}={name}" for meaning, name in self.named.items())
 
     def chosen(self, row: Mapping[str, Any]) -> str:
         """Return which columns of a row are read under other names than the documented ones, as the option
@@ -305,6 +322,10 @@ def _settled(found: dict[Meaning, tuple[str, ...]], sure: Set[Meaning]) -> dict[
     return found
 
 
+def _option(pairs: str) -> str:
+    return f"{OPTION} {shlex.quote(pairs)}"
+
+
 def _meaning_of(word: str) -> Meaning | None:
     plain = simplify(word)
     for meaning in MEANINGS:
@@ -315,12 +336,14 @@ def _meaning_of(word: str) -> Meaning | None:
 
 def _guess(meaning: Meaning, row: Mapping[str, Any]) -> str | None:
     """Return a pair that may be meant: a column whose name has a known one as a word; of the item also one
-    that ends as ids do, or the prompt."""
-    names = [str(name) for name in row]
+    that ends as ids do, or the prompt, and the number of the row where there is nothing else."""
+    numbers = [str(name) for name in row if is_index(name) or simplify(str(name)) == "index"]
+    names = [str(name) for name in row if str(name) not in numbers]
     guesses = [name for name in names if _sounds_like(meaning, name)]
     if meaning == "item":
         guesses += [name for name in names if _WORDS.findall(name.casefold())[-1:] in _ENDS]
         guesses += [name for name in names if simplify(name) in map(simplify, NAMES["prompt"])]
+        guesses += numbers
     return f"{meaning}={guesses[0]}" if guesses else None
 
 

@@ -40,7 +40,7 @@ class JudgeRequest:
 
     rival: Sequence[str] = ()
     metric: str | None = None
-    columns: str | None = None
+    columns: str | Columns | None = None
     bounds: str | None = None
     draws: int | None = None
     effect: float | None = None
@@ -139,6 +139,7 @@ def as_planned(asked: JudgeRequest) -> tuple[JudgeRequest, JudgePlan | None]:
     if asked.plan is None:
         return asked, None
     plan = read_plan(asked.plan)
+    given = Columns.read(asked.columns).named
     bounds = "{!r},{!r}".format(*plan.bounds)
     pairs = {
         "--metric": (asked.metric, plan.metric),
@@ -147,11 +148,13 @@ def as_planned(asked: JudgeRequest) -> tuple[JudgeRequest, JudgePlan | None]:
         "--effect": (asked.effect, plan.smallest_effect_points),
         "--lower-is-better": (asked.lower, plan.lower_is_better),
         "--rival": (tuple(sorted(_rivals(asked.rival))), plan.rivals),
+        "--columns score": (given.get("score"), plan.metric),
+        "--columns success": (given.get("success"), plan.columns.get("success")),
     }
     odd = [
-        f"{name} {given}, where the plan has {planned}"
-        for name, (given, planned) in pairs.items()
-        if given is not None and given != planned
+        f"{name} {told}, where the plan has {planned}"
+        for name, (told, planned) in pairs.items()
+        if told is not None and told != planned
     ]
     if odd:
         fix = "leave the option out, as the plan has it; rivals need a file each: --rival NAME=FILE"
@@ -159,6 +162,7 @@ def as_planned(asked: JudgeRequest) -> tuple[JudgeRequest, JudgePlan | None]:
     settled = replace(
         asked,
         metric=plan.metric,
+        columns=Columns({**plan.columns, **given}),
         bounds=bounds,
         draws=plan.draws,
         effect=plan.smallest_effect_points,
@@ -240,7 +244,7 @@ def called(record: ArmRecord) -> str:
     return record.files[0].model or record.files[0].name
 
 
-def read_asked(metric: str | None, columns: str | None, bounds: str | None) -> Asked:
+def read_asked(metric: str | None, columns: str | Columns | None, bounds: str | None) -> Asked:
     """Return what is read of every row; of a table the metric is the column of the score.
 
     Raises:

@@ -81,9 +81,7 @@ def table_row(where: str, row: Row, asked: Asked) -> Reading:
     Who names the score wants it judged: then a success counts only where it is named too.
     """
     columns = asked.columns
-    item = columns.value("item", row, where)
-    if item is None or item == "":
-        raise refuse("an item on every row", "none", where)
+    item, cluster, prompt, content = item_of(where, row, columns)
     told = asked.metric is None or "success" in columns.named
     outcome = columns.find("success", row, where) if told else None
     metric = columns.find("score", row, where) if asked.metric is None else _named(asked.metric, row, where)
@@ -101,25 +99,34 @@ def table_row(where: str, row: Row, asked: Asked) -> Reading:
     truncated = cut_off(columns, row, where)
     known = tokens is not None or truncated is not None or completion is not None
     labels = {name: text_of(row[name]) for name in LABELS if name in row and row[name] not in (None, "")}
-    prompt, target = text_of(columns.beside("prompt", row)), text_of(columns.beside("reference", row))
-    cluster, model = columns.beside("cluster", row), columns.beside("model", row)
+    model = columns.beside("model", row)
     return Reading(
         where,
-        text_of(item),
+        item,
         float(success) if metric is None and success is not None else value,
         success,
         whole_of(columns.value("draw", row, where), where, "draw"),
-        None if cluster is None else text_of(cluster),
+        cluster,
         1 if known else None,
         tokens,
         truncated,
         strata=labels or NO_STRATA,
-        content=f"{prompt}\0{target}" if prompt or target else "",
+        content=content,
         prompt=prompt,
         completion=text_of(completion),
         wrote=texts_in(completion),
         model=None if model is None else text_of(model),
     )
+
+
+def item_of(where: str, row: Row, columns: Columns) -> tuple[str, str | None, str, str]:
+    """Return the item of a row, its cluster, its prompt, and its question and target as one text."""
+    item, cluster = columns.value("item", row, where), columns.beside("cluster", row)
+    if item is None or item == "":
+        raise refuse("an item on every row", "none", where)
+    prompt, target = text_of(columns.beside("prompt", row)), text_of(columns.beside("reference", row))
+    content = f"{prompt}\0{target}" if prompt or target else ""
+    return text_of(item), None if cluster is None else text_of(cluster), prompt, content
 
 
 def _named(metric: str, row: Row, where: str) -> str:

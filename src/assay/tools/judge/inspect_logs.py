@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from assay.tools.columns import list_names
+from assay.tools.columns import Columns, Meaning, list_names, look_up
+from assay.tools.judge.forms import cut_off
 from assay.tools.judge.lines import parse_json, refuse
 from assay.tools.judge.rows import NO_STRATA
-from assay.tools.judge.sources import Reading, number_of, text_of, whole_of
+from assay.tools.judge.sources import Reading, number_of, text_of, truth_of, whole_of
 from assay.tools.judge.written import texts_in
 
 # What inspect's own value_to_float makes of these letters.
@@ -118,13 +119,14 @@ class InspectLog:
         found = self.about.get("scorers")
         return tuple(str(each.get("name")) for each in found or () if isinstance(each, dict))
 
-    def readings(self, asked: str | None) -> Iterator[Reading]:
-        """Yield every sample of every epoch."""
+    def readings(self, asked: str | None, columns: Columns) -> Iterator[Reading]:
+        """Yield every sample of every epoch with the score that was asked for; `columns` name fields of a
+        sample, also nested ones, that are read in the place of those that inspect has."""
         for place, sample in self._each():
             if not isinstance(sample, dict) or "id" not in sample:
                 raise refuse("a sample with its id", type(sample).__name__, place)
             try:
-                yield self._reading(place, sample, asked)
+                yield self._reading(place, sample, asked, columns)
             except (AttributeError, TypeError, KeyError) as error:
                 found = f"{type(error).__name__}: {error}"
                 raise refuse("a sample as inspect writes it", found, place) from None
@@ -141,7 +143,10 @@ class InspectLog:
             for name in names:
                 yield f"{self.path}, {name}", self._part(name, log)
 
-    def _reading(self, place: str, sample: Mapping[str, Any], asked: str | None) -> Reading:
+    def _reading(self, place: str, sample: Mapping[str, Any], asked: str | None, columns: Columns) -> Reading:
+        def told(meaning: Meaning, otherwise: Any) -> Any:
+            return columns.value(meaning, sample, place) if meaning in columns.named else otherwise
+
         output = sample.get("output") or {}
         choices = output.get("choices") or []
         said = text_of(choices[0].get("message", {}).get("content")) if choices else ""
@@ -154,25 +159,41 @@ class InspectLog:
         ]
         error, limit = sample.get("error"), sample.get("limit")
         why = text_of(error.get("message") if isinstance(error, dict) else error)[:80]
+        success = truth_of(told("success", None), place, "success")
+        scored = asked is not None or "success" not in columns.named
+        opening = shown[: next((k + 1 for k, each in enumerate(shown) if each[0] == "user"), 0)]
+        question, target = told("prompt", sample.get("input")), told("reference", sample.get("target"))
+        cluster, model = told("cluster", None), told("model", None)
+        draw = told("draw", (whole_of(sample.get("epoch", 1), place, "epoch") or 1) - 1)
+        truncated = int(bool(limit) or (bool(choices) and choices[0].get("stop_reason") in CUT))
+        completion = told("completion", None)
         return Reading(
             place,
-            text_of(sample["id"]),
-            self._score(place, sample, asked),
-            draw=(whole_of(sample.get("epoch", 1), place, "epoch") or 1) - 1,
+            text_of(told("item", sample["id"])),
+            self._score(place, sample, asked) if scored else None if success is None else float(success),
+            success,
+            whole_of(draw, place, "draw"),
+            None if cluster is None else text_of(cluster),
             n_turns=1,
-            tokens=whole_of(usage.get("output_tokens"), place, "output_tokens"),
-            truncated=int(bool(limit) or (bool(choices) and choices[0].get("stop_reason") in CUT)),
+            tokens=whole_of(told("tokens", usage.get("output_tokens")), place, "output_tokens"),
+            truncated=cut_off(columns, dict(sample), place) if "truncated" in columns.named else truncated,
             strata=NO_STRATA,
-            content=f"{text_of(sample.get('input'))}\0{text_of(sample.get('target'))}",
-            prompt=text_of(shown[: next((k + 1 for k, each in enumerate(shown) if each[0] == "user"), 0)]),
-            completion=said,
+            content=f"{text_of(question)}\0{text_of(target)}",
+            prompt=text_of(told("prompt", opening)),
+            completion=said if completion is None else text_of(completion),
+            model=None if model is None else text_of(model),
             why=why,
-            wrote=texts_in([choices[0].get("message", {})]) if choices else None,
+            wrote=texts_in([choices[0].get("message", {})] if completion is None and choices else completion),
         )
 
     def _score(self, place: str, sample: Mapping[str, Any], asked: str | None) -> float | None:
-        """Return the value of one scorer; `asked` is its name, or name.key where it has several values."""
+        """Return the value of one scorer, or of a nested field; `asked` is the scorer's name, name.key of one
+        with several values, or a path such as metadata.reward."""
         scores = sample.get("scores") or {}
+        if asked is not None and asked.partition(".")[0] not in scores:
+            found = look_up(sample, asked)
+            if isinstance(found, str | int | float):
+                return number_of(found, place, asked)
         if not scores:
             return None
         if asked is None and len(scores) > 1:

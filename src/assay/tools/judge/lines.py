@@ -13,6 +13,7 @@ from typing import Any
 
 from assay.core.errors import DataError
 from assay.core.storage.untrusted import open_regular
+from assay.tools.columns import is_index
 
 ANY_SIZE = 1 << 62  # bytes of a file: it is never held whole
 LONGEST_LINE = 64_000_000  # bytes: longer than any result, shorter than what fills a machine
@@ -190,7 +191,8 @@ def csv_rows(path: Path) -> Iterator[tuple[str, Row]]:
     reader = csv.reader(texts if skipped else chain([first], texts), delimiter=sign, strict=True)
     try:
         head = next(reader, [])
-        names = [name.strip() for name in head]
+        # What has no name is called as pandas calls it, so that it can be named.
+        names = [name.strip() or f"Unnamed: {place}" for place, name in enumerate(head)]
         if len(set(names)) != len(names):
             raise refuse("columns with names of their own", f"{', '.join(names)}", f"{path}, line 1")
         for cells in reader:
@@ -240,8 +242,7 @@ def parquet_rows(path: Path) -> Iterator[tuple[str, Row]]:
     number = 0
     try:
         file = parquet.ParquetFile(path)
-        # What pandas writes of an index without a name is no column of anybody.
-        names = [name for name in file.schema_arrow.names if not name.startswith("__index_level_")]
+        names = [name for name in file.schema_arrow.names if not is_index(name)]
         for batch in file.iter_batches(BATCH, columns=names):
             for row in batch.to_pylist():
                 number += 1

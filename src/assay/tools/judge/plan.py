@@ -17,6 +17,7 @@ from assay.core.records import Record
 from assay.core.storage.json import digest, dumps
 from assay.core.storage.yaml import read_yaml
 from assay.statistics.power import ReachAt
+from assay.tools.columns import Meaning
 from assay.tools.judge.rows import SCORE, JudgedRow
 
 FILE, SUM = "plan.yaml", "sha256"
@@ -75,6 +76,12 @@ class JudgePlan(Record):
     )
     decides: str | None = Field(default=None, description="success or score; null: as the results are")
     metric: str | None = Field(default=None, description="the score to read; null: the only one")
+    # Left out where there is none, so that digests of plans are those of the time before it.
+    columns: dict[Meaning, str] = Field(
+        default={},
+        exclude_if=lambda value: not value,
+        description="of results, by meaning, as they were read of those before; the score is metric",
+    )
     bounds: tuple[float, float]
     lower_is_better: bool
     draws: int = Field(ge=1, le=10_000)

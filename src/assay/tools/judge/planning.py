@@ -30,9 +30,9 @@ from assay.statistics.power import (
     smallest_gain,
     suite_of,
 )
-from assay.tools.columns import Columns
+from assay.tools.columns import Columns, Meaning
 from assay.tools.judge.command import EFFECT, read_asked, read_bounds
-from assay.tools.judge.forms import Asked, table_row
+from assay.tools.judge.forms import item_of
 from assay.tools.judge.lines import csv_rows, json_rows, refuse, whole_text
 from assay.tools.judge.plan import (
     JudgePlan,
@@ -123,9 +123,10 @@ def make_plan(asked: PlanRequest, pilot: Arm | None) -> JudgePlan:
         AssayError: A list of items cannot be read, or what is asked cannot be planned.
     """
     rows: list[JudgedRow] = []
-    decides, metric = None, asked.metric
+    decides, metric, columns = None, asked.metric, dict[Meaning, str]()
     if pilot is not None:
         record, rows = pilot.record, read_rows(pilot.text, "pilot")
+        columns = {meaning: name for meaning, name in pilot.chosen.items() if meaning != "score"}
         if record.blockers:
             raise refuse("a pilot that is whole", record.blockers[0][1], record.files[0].name)
         # Whoever names a score wants it judged: where a success decides, none is named.
@@ -146,6 +147,7 @@ def make_plan(asked: PlanRequest, pilot: Arm | None) -> JudgePlan:
         show="no worse" if asked.no_worse else "better",
         decides=decides,
         metric=metric,
+        columns=columns,
         bounds=read_bounds(asked.bounds),
         lower_is_better=asked.lower,
         draws=draws,
@@ -185,9 +187,14 @@ def _listed(path: Path, columns: Columns) -> PlannedItems:
     found = csv_rows(path) if path.suffix.lower() in (".csv", ".tsv") else json_rows(path)
     homes, contents = dict[str, str](), dict[str, str]()
     for where, row in found:
-        each = table_row(where, row, Asked(columns=columns))
-        item, home = whole_text(each.item, where), each.item if each.cluster is None else each.cluster
-        content = short_digest(each.content)
+        if columns.find("item", row, where) is None:
+            raise columns.missing([("item",)], row, where)
+        item, cluster, _, text = item_of(where, row, columns)
+        item, home, content = (
+            whole_text(item, where),
+            item if cluster is None else cluster,
+            short_digest(text),
+        )
         # Rows of results are such a list as well, with an item once a draw.
         if (homes.setdefault(item, home), contents.setdefault(item, content)) != (home, content):
             raise refuse("one cluster, prompt and target of each item", f"others of {item!a}", where)
@@ -326,6 +333,8 @@ def _tell(plan: JudgePlan, out: Path) -> None:
         for row in power.table
     ]
     say_table(columns, cells)
+    if plan.columns:
+        say(f"columns, which results are read by: {Columns(plan.columns).listed}")
     if plan.items.ids_sha256 is None:
         say("warning: only how many items there are is planned, not which; --items FILE fixes them")
     say(f"plan: {out}, sha256 {digest(plan)}; keep it where its date can be seen, such as in a commit")

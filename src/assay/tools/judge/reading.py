@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from assay.core.counting import counted
 from assay.core.storage.files import sha256_bytes
 from assay.core.storage.untrusted import open_regular, sha256_capped
 from assay.tasks.wrappings import EVERY
-from assay.tools.columns import OPTION, Columns, list_names
+from assay.tools.columns import OPTION, Columns, Meaning, list_names
 from assay.tools.judge.forms import Asked, counts_repeats, readings, scores_in
 from assay.tools.judge.inspect_logs import InspectLog
 from assay.tools.judge.lines import (
@@ -45,12 +45,13 @@ EPISODES = "episodes.jsonl"  # of a folder that evaluate or grade wrote
 @dataclass(frozen=True, slots=True)
 class Arm:
     """One arm: what it is, its rows as the package holds them, the rows, which may change in place, and which
-    columns of tables were read under other names than the documented ones."""
+    columns were read under other names than the documented ones, in words and by meaning."""
 
     record: ArmRecord
     text: str
     rows: list[JudgedRow]
     columns: str = ""
+    chosen: Mapping[Meaning, str] = field(default_factory=dict)
 
 
 def read_arm(path: Path, name: str, asked: Asked, draws: int | None, *, beside: Path | None = None) -> Arm:
@@ -155,6 +156,7 @@ class _ArmReader:
         self._name, self._asked, self._bounds = name, asked, asked.bounds
         self._answers: dict[int, int] = {}  # how many results have so many answers for one score
         self._columns = ""
+        self._chosen: Mapping[Meaning, str] = {}
         self._rows: list[JudgedRow] = []
         self._kept: dict[str, str] = {}  # texts and digests that many rows share, once
         self._digests: dict[str, str] = {}
@@ -175,13 +177,16 @@ class _ArmReader:
         log = _inspect_log(path) if suffix in (".eval", ".json") else None
         if log is not None:
             form, model, task, settings = "inspect log", log.model, log.task, log.settings
-            metric = log.metric(metric)
+            named = self._asked.columns
+            metric = log.metric(metric) if metric is not None or "success" not in named.named else None
             self._blockers += log.obstacles
-            found = log.readings(metric)
+            found = log.readings(metric, named)
+            self._chosen = dict(named.named)
         else:
             form, found, head = readings(rows_in(path), self._asked)
             if form in TABLES:
-                metric = metric or self._note_columns(head)
+                noted = self._note_columns(head)
+                metric = metric or noted
             if form == "lm-eval samples":
                 model, task = _beside_samples(path)
             if form == "verifiers results":
@@ -233,11 +238,19 @@ class _ArmReader:
     def _note_columns(self, head: Row) -> str | None:
         """Note which columns are read under other names than the documented ones; return the score's."""
         columns = self._asked.columns
+        if self._asked.metric is not None:  # then a success counts only where it is named, as in table_row
+            head = {name: each for name, each in head.items() if name not in self._passed_over(head)}
+            columns = Columns({**columns.named, "score": self._asked.metric})
         told, unsure = columns.chosen(head), columns.unsure(head)
         both = [told] * bool(told) + [f"not read: {unsure}, which {OPTION} says"] * bool(unsure)
         self._columns = self._columns or "; ".join(both)
         named = Columns.read(told or None).named
+        self._chosen = self._chosen or {**named, **columns.named}
         return named.get("score") or named.get("success")
+
+    def _passed_over(self, head: Row) -> tuple[str, ...]:
+        columns = self._asked.columns
+        return () if "success" in columns.named else columns.candidates(head)["success"]
 
     def _take(self, each: Reading, form: Form, prefix: str, labels: dict[str, str] | None) -> None:
         for text in (each.item, each.cluster or "", each.model or "", *each.strata, *each.strata.values()):
@@ -333,7 +346,7 @@ class _ArmReader:
             notes=tuple(notes),
             written=self._written.said(),
         )
-        return Arm(record, text, rows, self._columns)
+        return Arm(record, text, rows, self._columns, self._chosen)
 
 
 def _numbered(rows: list[JudgedRow], most: int | None, name: str) -> list[JudgedRow]:

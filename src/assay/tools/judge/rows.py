@@ -25,6 +25,7 @@ SCORE = "score"  # the flag under which a score in [0, 1] is measured: score_rat
 NO_STRATA: Mapping[str, str] = {}
 SHOWN = 3
 NEARLY_ALL = 0.9  # of items: where answers are short, draws of many agree that were sampled
+UNLIKELY = 0.01
 OTHER_ITEMS, OTHER_CONTENT = "the arms hold different items", "items with one id ask different things"
 OTHER_DRAWS, OTHER_HOMES = "the arms hold different numbers of draws", "items lie in other clusters"
 
@@ -315,15 +316,29 @@ def _some(items: object) -> str:
     return ", ".join(ascii(name)[:60] for name in names)
 
 
-def identical_draws(rows: Sequence[JudgedRow]) -> tuple[int, int]:
-    """Return of how many items with several draws all completions are one and the same, and of how many they
-    are known."""
-    texts: dict[str, set[str]] = defaultdict(set)
-    counts = Counter(row.item_id for row in rows)
+def identical_draws(rows: Sequence[JudgedRow]) -> tuple[int, int, bool]:
+    """Return of how many items with several draws all completions are one and the same, of how many they are
+    known, and whether that is more than independent draws make likely.
+
+    Where right answers are one text, and wrong ones another, draws that know nothing of each other agree as
+    often as they are right or wrong together: at most a share q of items. That so many agree by chance has at
+    most the probability exp(-n KL(same / n, q)). Source: H. Chernoff, Ann. Math. Stat. 23 (1952) 493.
+    """
+    drawn: dict[str, list[JudgedRow]] = defaultdict(list)
     for row in rows:
-        if row.completion and counts[row.item_id] > 1:
-            texts[row.item_id].add(row.completion)
-    return sum(len(found) == 1 for found in texts.values()), len(texts)
+        if row.completion:
+            drawn[row.item_id].append(row)
+    several = [each for each in drawn.values() if len(each) > 1]
+    same, n = sum(len({row.completion for row in each}) == 1 for each in several), len(several)
+    if same <= NEARLY_ALL * n:
+        return same, n, False
+    right = sum(row.success for each in several for row in each) / sum(map(len, several))
+    q = sum(right ** len(each) + (1 - right) ** len(each) for each in several) / n
+    share = same / n
+    if share in (1.0, q) or q >= 1.0:
+        return same, n, share == 1.0
+    surprise = n * (share * math.log(share / q) + (1 - share) * math.log((1 - share) / (1 - q)))
+    return same, n, share > q and surprise > -math.log(UNLIKELY)
 
 
 def _range(counts: Mapping[str, int]) -> str:
@@ -358,8 +373,8 @@ def warnings(before: Sequence[JudgedRow], after: Sequence[JudgedRow], name: str)
             f" {name}: what a template, a system message or examples do is part of the difference."
         )
     for arm, rows in (("before", before), (name, after)):
-        same, known = identical_draws(rows)
-        if same > NEARLY_ALL * known:
+        same, known, odd = identical_draws(rows)
+        if odd:
             found.append(
                 f"All draws of {same} of {counted(known, 'items')} of {arm} are one and the same text, as in"
                 " greedy decoding: so many draws say no more than one."

@@ -17,6 +17,7 @@ from assay.core.errors import DataError
 from assay.core.storage.json import MAX_DEPTH, parse_strict
 from assay.core.storage.untrusted import open_regular, read_capped
 from assay.dataset.source import MAX_FILE_BYTES, MAX_LINE_BYTES
+from assay.tools.columns import is_index
 
 FIX = "name a file of records: JSONL, a JSON array or object, CSV or Parquet, also in gzip"
 GZIP, PARQUET, MARK = b"\x1f\x8b", b"PAR1", b"\xef\xbb\xbf"
@@ -92,8 +93,7 @@ def _of_parquet(content: bytes, path: Path) -> list[Row]:
 
     try:
         file = parquet.ParquetFile(io.BytesIO(content))
-        # What pandas writes of an index without a name is no column of anybody.
-        names = [name for name in file.schema_arrow.names if not name.startswith("__index_level_")]
+        names = [name for name in file.schema_arrow.names if not is_index(name)]
         return [plain(row) for batch in file.iter_batches(columns=names) for row in batch.to_pylist()]
     except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
         found = " ".join(str(error).split())[:200]
@@ -137,7 +137,8 @@ def _of_csv(text: str, path: Path) -> list[Row]:
                 found, where = f"{len(cells)} of them", f"{path}, line {reader.line_num}"
                 fix = f"quote cells that hold {separator!a}"
                 raise DataError(f"{len(names)} cells, as in the head", found=found, where=where, fix=fix)
-            rows += [{name: cell or None for name, cell in zip(names, cells, strict=True)}] if cells else []
+            pairs = zip(names, cells, strict=True)
+            rows += [{n: cell or None for n, cell in pairs if not is_index(n)}] if cells else []
     except csv.Error as error:
         where = f"{path}, line {reader.line_num}"
         raise DataError("CSV", found=str(error), where=where, fix="save it as CSV again") from None
