@@ -51,7 +51,7 @@ from assay.package.verify import check
 from assay.pipeline.project import Project
 from assay.stages import render_evidence
 from assay.tools.judge import packing
-from assay.tools.judge.plan import plan_text, read_plan
+from assay.tools.judge.plan import PlannedItems, plan_text, read_plan
 from assay.tools.judge.rows import read_rows
 from assay.tools.judge.sources import Judgement
 from assay.tools.judge.verdict import judge
@@ -72,22 +72,31 @@ LAB = "An independent laboratory measured 98.9 %."
 
 
 class Design(NamedTuple):
-    """One forgery: its kind, what it changes, the level that is due to find it, and whether all else is
-    derived again."""
+    """One forgery: its kind, what it changes, the level that is due to find it, whether all else is derived
+    again, and of a run its task."""
 
     kind: str
     forge: Forge
     due: str
     derived: bool = False
+    task: str = "collider"
 
 
 RUNS: dict[str, Design] = {}
 JUDGEMENTS: dict[str, Design] = {}
 
 
-def _design(of: dict[str, Design], kind: str, due: str, *, derived: bool = False, **forges: Forge) -> None:
+def _design(
+    of: dict[str, Design],
+    kind: str,
+    due: str,
+    *,
+    derived: bool = False,
+    task: str = "collider",
+    **forges: Forge,
+) -> None:
     for name, forge in forges.items():
-        of[f"{kind}: {name.replace('_', ' ')}"] = Design(kind, forge, due, derived)
+        of[f"{kind}: {name.replace('_', ' ')}"] = Design(kind, forge, due, derived, task)
 
 
 def record(name: str, change: Callable[[Any], None]) -> Forge:
@@ -125,6 +134,17 @@ def logged(change: Callable[[Any], None]) -> Forge:
     return forge
 
 
+def noted(change: Callable[[Any], None], stage: str | None = None) -> Forge:
+    """Change the notes of openings: the first, or each of one stage."""
+
+    def forge(found: Any) -> None:
+        of_stage = [each for each in found["openings"] if each["stage"] == stage]
+        for each in of_stage or found["openings"][:1]:
+            change(each)
+
+    return record(OPENINGS, forge)
+
+
 def graded(name: str, **values: Any) -> Forge:
     """Set values of an episode that did not succeed."""
 
@@ -139,7 +159,7 @@ def graded(name: str, **values: Any) -> Forge:
 REPORT, SUMMARY, CLAIM = path("report.html"), path("summary.md"), path("claim.json")
 BASE, CONTROL, TRAIN = path("base.json"), path("control.json"), path("train.json")
 README = "data/collider/README.md"
-WAIVER = f"waivers:\n  - file: LICENSE\n    sha256: {'0' * 64}\n    reason: {LAB[:-1]}"
+WAIVER = f"waivers:\n  - file: LICENSE\n    sha256: {'a' * 64}\n    reason: {LAB[:-1]}"
 _design(
     RUNS,
     "words and numbers on pages",
@@ -284,11 +304,132 @@ _design(
     derived=True,
     gone_on_with_on_another_machine=told(TRAIN, other_machines=1),
     words_on_a_waiver=text("params.yaml", r"waivers: \[\]", WAIVER),
+    losses_with_all_that_follows=logged(lambda row: row.update(reward_std=row["reward_std"] + 0.01)),
 )
+OPENED = path("openings.json")
+CUT, WORDS, TOLD = r"(?m)^  cut: \[\]$", "tasks/words/task.py", "told.jsonl"
+DRAFT = text("params.yaml", r"(?m)^  open: true$", "  open: false")
+_design(
+    RUNS,
+    "openings and drafts",
+    "V3",
+    records_put_back=told(OPENED, put_back=2),
+    policies_restored=told(OPENED, restored=1),
+    rolls_of_the_seed=told(OPENED, rolls=3),
+    seeds_left_out=told(OPENED, left_out=[7]),
+    seeds_of_another_plan=told(OPENED, seeds=[0, 1, 2]),
+    registered_under_another_plan=told(OPENED, first_family="0" * 64),
+    a_family_of_another_plan=told(OPENED, family="0" * 64),
+    a_place_in_the_plan=told(OPENED, recipe_place=4),
+    fewer_records=told(OPENED, n_records=1),
+    place_in_a_secondary_suite=told(OPENED, secondary_places={"traps": 5, "heldout_ood": 1}),
+    noted_under_another_base=noted(lambda each: each.update(base="0" * 64)),
+    noted_with_words=noted(lambda each: each.update(data=LAB)),
+    noted_in_another_split=noted(lambda each: each.update(split="validation")),
+    records_of_nobody=record(OPENINGS, lambda found: found["record_sets"].update({"0" * 64: ["0" * 64]})),
+    a_draft_of_an_open_run=DRAFT,
+    a_draft_without_its_notes=both(
+        DRAFT, lambda files: [files.pop(name) for name in (OPENED, OPENINGS)] and None
+    ),
+)
+_design(
+    RUNS,
+    "openings and drafts",
+    "V3",
+    noted_in_another_copy=noted(lambda each: each.update(copy_id="laboratory")),
+    noted_often=noted(lambda each: each.update(times=9)),
+    noted_by_another_stage=noted(lambda each: each.update(stage=LAB)),
+    noted_in_another_order=record(OPENINGS, lambda found: found["openings"].reverse()),
+)
+_design(
+    RUNS,
+    "openings and drafts",
+    "V3",
+    derived=True,
+    a_secondary_suite_more=told(OPENED, secondary_places={"traps": 1, "heldout_ood": 1, "laboratory": 1}),
+    a_secondary_suite_less=told(OPENED, secondary_places={"traps": 1}),
+    put_back_with_all_that_follows=told(OPENED, put_back=2),
+)
+_design(
+    RUNS,
+    "nothing to compare with",
+    NOTHING,
+    derived=True,
+    place_in_a_secondary_suite=told(OPENED, secondary_places={"traps": 5, "heldout_ood": 1}),
+    put_back_in_the_notes_too=both(
+        noted(lambda each: each.update(put_back=2), "post_eval"), told(OPENED, put_back=2)
+    ),
+)
+_design(
+    RUNS,
+    "what is cut off",
+    "V3",
+    derived=True,
+    task="words",
+    thoughts_cut=text("params.yaml", CUT, "  cut: [think]"),
+    fences_cut=text("params.yaml", CUT, "  cut: [fence]"),
+)
+_design(
+    RUNS,
+    "a task of one's own",
+    "V2",
+    task="words",
+    success_after=graded("post_eval.jsonl", success=True),
+    reward_without_its_part=graded("post_eval.jsonl", reward=0.5),
+    a_part_more=graded("post_eval.jsonl", parts={LAB: 1.0}),
+    success_in_a_validation=graded("validation.jsonl", success=True),
+)
+_design(
+    RUNS,
+    "a task of one's own",
+    "V3",
+    task="words",
+    words_as_another_file=added("tasks/words/NOTES.md", LAB.encode()),
+    a_library_beside_the_code=added("tasks/words/words.so", b"\x7fELF"),
+    a_link_to_other_code=text("params.yaml", r"(?m)^  entry: task.py:reward$", "  entry: task.py:better"),
+    success_by_its_word=text(
+        "params.yaml",
+        r"(?m)^  success:\n    compare: exact\n    with: answer$",
+        "  success:\n    compare: reward",
+    ),
+    a_wider_range=text(
+        "params.yaml", r"(?m)^  reward_range:\n  - 0.0\n  - 1.0$", "  reward_range:\n  - 0.0\n  - 98.9"
+    ),
+    a_package_required=text("params.yaml", CUT, "  cut: []\n  requires: [evil==1.0]"),
+    told_with_a_key_more=text(TOLD, r"\A\{", f'{{"note":"{LAB}",'),
+    told_less=text(TOLD, r"\A[^\n]+\n", ""),
+    told_twice=text(TOLD, r"\A([^\n]+\n)", r"\1\1"),
+    told_in_another_order=text(TOLD, r"\A([^\n]+\n)([^\n]+\n)", r"\2\1"),
+    told_of_nobody=appended(TOLD, f"{dumps({'kind': LAB})}\n"),
+    told_by_nobody=lambda files: files.__delitem__(TOLD),
+    code_left_out=lambda files: files.__delitem__(WORDS),
+)
+_design(
+    RUNS,
+    "nothing to compare with",
+    NOTHING,
+    derived=True,
+    task="words",
+    code_of_ones_own=appended(WORDS, f"# {LAB}\n"),
+    rewards_by_code_of_ones_own=rows("post_eval.jsonl", lambda found: _better_paid(found)),
+)
+
+
+def _better_paid(found: list[Any]) -> None:
+    """Pay an episode that failed as if its part had been worth more."""
+    one = next(each for each in found if not each["success"])
+    paid = one["reward"] + 0.25
+    one |= {"reward": paid, "parts": {"reward": paid}}
+    one["turns"][-1]["parts"] = {"reward": paid}
 
 
 def _rate_after(reports: Any) -> Any:
     return reports["arms"]["post_eval"]["measures"]["success_rate"]
+
+
+def _given(record: Any) -> None:
+    for each in (record["before"], record["after"], *record["rivals"].values()):
+        each["has_success"] = True
 
 
 def _last_digit(claim: Any) -> None:
@@ -465,6 +606,49 @@ _design(
 )
 
 
+_design(
+    JUDGEMENTS,
+    "columns and plans",
+    "V1",
+    a_column_of_another_name=cells(AFTER, r"\Aitem,", "laboratory,"),
+    a_column_more=cells(AFTER, r"(?m)$(?<!\n)", ",1", 0),
+    columns_in_another_order=cells(AFTER, r"\Aitem,draw,", "draw,item,"),
+    a_score_of_another_column=source(metric="confidence"),
+    another_form=source(form="inspect log"),
+    an_arm_of_another_name=record(RECORD, lambda found: found["before"].update(name=LAB)),
+    smallest_effect_in_the_plan=planned(smallest_effect_points=0.5),
+    alpha_in_the_plan=planned(alpha=0.1),
+    draws_in_the_plan=planned(draws=1),
+    no_rivals_in_the_plan=planned(rivals=()),
+    no_loss_in_the_plan=planned(show="no worse"),
+    items_of_the_plan_left_open=planned(items=PlannedItems(n_items=60, n_clusters=60)),
+)
+_design(
+    JUDGEMENTS,
+    "columns and plans",
+    "V1",
+    derived=True,
+    more_rows_than_there_are=arm("after", rows=999),
+    sources_left_out=arm("after", files=[]),
+    an_arm_of_another_name_throughout=record(RECORD, lambda found: found["before"].update(name=LAB)),
+    one_draw_twice=cells(AFTER, r"\n([^,]+),1,", r"\n\1,0,"),
+)
+_design(
+    JUDGEMENTS,
+    "nothing to compare with",
+    NOTHING,
+    derived=True,
+    another_task=source(task=LAB),
+    every_success_given=record(RECORD, lambda found: _given(found)),
+    a_score_of_another_column=source(metric="confidence"),
+    another_form=source(form="inspect log"),
+    an_item_more_after=cells(AFTER, r"\n[^,]+(,[^\n]+)\n\Z", r"\g<0>laboratory\1\n"),
+    no_rivals_in_the_plan=planned(rivals=()),
+    alpha_in_the_plan=planned(alpha=0.1),
+    no_loss_in_the_plan=planned(show="no worse"),
+)
+
+
 _design(JUDGEMENTS, "nothing to compare with", NOTHING, value_in_its_last_digit=record(JUDGED, _last_digit))
 
 
@@ -593,29 +777,36 @@ def honest_judgement(folder: Path) -> Files:
     return files_in(folder / "judgement")
 
 
-def honest_run(folder: Path) -> Files:
+def honest_run(folder: Path, task: str) -> Files:
     """Return the files of a package of a made run."""
     from tests.verification.made_run import made_run, packaged
 
-    unpack(packaged(made_run(folder / "run"), folder), folder / "unpacked")
+    unpack(packaged(made_run(folder / "run", task=task), folder), folder / "unpacked")
     return files_in(folder / "unpacked")
 
 
-def designed(of: dict[str, Design], names: Sequence[str] = (), *, run: bool) -> dict[str, Any]:
-    """Return what became of designs of one kind of package, all if none is named, and the table of them by
-    kind and level."""
-    begun, found, prefix = time.monotonic(), list[dict[str, Any]](), "run" if run else "judgement"
-    with tempfile.TemporaryDirectory(prefix="assay-designs-") as folder:
-        before = (honest_run if run else honest_judgement)(Path(folder))
-        rendered.render_evidence.run = RenderedOnce(Path(folder, "kept"))
-        write(before, Path(folder, "honest"))
-        first = first_of_run if run else first_of_judgement
-        if seen := first(Path(folder, "honest"), Path(folder, "checks")):
-            raise SystemExit(f"an honest {prefix} fails: {seen.level} {seen.name}: {seen.found}")
-        for number, name in enumerate(names or of, start=1):
-            found.append(tried(name, of[name], before, run=run))
-            last = found[-1]
-            print(f"{prefix} {number}: {name}: {last['level']} ({last['check']})", flush=True)
+def designed(of: dict[str, Design], names: Sequence[str] = (), *, run: bool) -> list[dict[str, Any]]:
+    """Return what became of designs of one kind of package, all if none is named."""
+    found, prefix = list[dict[str, Any]](), "run" if run else "judgement"
+    asked, first = names or list(of), first_of_run if run else first_of_judgement
+    with tempfile.TemporaryDirectory(prefix="assay-designs-") as scratch:
+        render_once = RenderedOnce(Path(scratch, "kept"))
+        for task in dict.fromkeys(of[name].task for name in asked):
+            folder = Path(scratch, task)
+            before = honest_run(folder, task) if run else honest_judgement(folder)
+            rendered.render_evidence.run = render_once
+            write(before, folder / "honest")
+            if seen := first(folder / "honest", folder / "checks"):
+                raise SystemExit(f"an honest {prefix} fails: {seen.level} {seen.name}: {seen.found}")
+            for name in (name for name in asked if of[name].task == task):
+                found.append(tried(name, of[name], before, run=run))
+                last = found[-1]
+                print(f"{prefix} {len(found)}: {name}: {last['level']} ({last['check']})", flush=True)
+    return found
+
+
+def told_of(found: Sequence[dict[str, Any]], prefix: str, seconds: float) -> dict[str, Any]:
+    """Return what is recorded of designs of one kind of package, with the table of them by kind and level."""
     table: dict[str, dict[str, int]] = {}
     for each in found:
         row = table.setdefault(each["kind"], dict.fromkeys((*LEVELS, NOTHING), 0))
@@ -625,7 +816,7 @@ def designed(of: dict[str, Design], names: Sequence[str] = (), *, run: bool) -> 
         f"{prefix}_designs_by_kind_and_level": table,
         f"{prefix}_designs_n": len(found),
         f"{prefix}_designs_otherwise": [each for each in found if each["level"] != each["due"]],
-        f"{prefix}_designs_seconds": round(time.monotonic() - begun, 1),
+        f"{prefix}_designs_seconds": round(seconds, 1),
     }
 
 
@@ -634,12 +825,19 @@ def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--out", type=Path, default=RESULT)
     parser.add_argument("--only", choices=("run", "judgement"), help="one kind of package")
+    parser.add_argument("--untried", action="store_true", help="what the record lacks; it keeps the rest")
     chosen = parser.parse_args()
+    before = json.loads(chosen.out.read_text(encoding="utf-8")) if chosen.out.exists() else {}
     result: dict[str, Any] = {}
     for of, run in ((JUDGEMENTS, False), (RUNS, True)):
-        if chosen.only in (None, "run" if run else "judgement"):
-            result |= designed(of, run=run)
-    before = json.loads(chosen.out.read_text(encoding="utf-8")) if chosen.out.exists() else {}
+        prefix, begun = "run" if run else "judgement", time.monotonic()
+        found = {each["design"]: each for each in before.get(f"{prefix}_designs", ()) if chosen.untried}
+        names = [name for name in of if name not in found]
+        if chosen.only not in (None, prefix) or not names:
+            continue
+        found |= {each["design"]: each for each in designed(of, names, run=run)}
+        seconds = time.monotonic() - begun + (before[f"{prefix}_designs_seconds"] if chosen.untried else 0.0)
+        result |= told_of([found[name] for name in of], prefix, seconds)
     written(chosen.out, before | result)
     designs = [*result.get("run_designs", ()), *result.get("judgement_designs", ())]
     late = [each for each in designs if each["level"] == NOTHING != each["due"]]

@@ -19,7 +19,7 @@ from assay.core.storage.yaml import read_yaml
 from assay.evidence.claim.openings import level_of, openings_of
 from assay.package.layout import OPENINGS
 from assay.pipeline.heldout_ledger import openings
-from assay.pipeline.inputs import heldout_suite
+from assay.pipeline.inputs import heldout_suite, secondary_suites
 from assay.pipeline.note_openings import note_opening, opened_records
 from assay.pipeline.project import Project
 from assay.stages.package.pages import ledger_of
@@ -41,7 +41,7 @@ def third(unpacked: Path) -> Path:
         ("post_eval", policy, base),
     ):
         note_opening(project, stage, suite, who, base=of)
-    found = opened_records(project, suite, policy, base)
+    found = opened_records(project, suite, policy, base, secondary=secondary_suites(project))
     write_json(project.results("openings.json"), found)
     opened = openings_of(found, sha256_bytes(project.results("openings.json").read_bytes()))
     told = {"opened": opened.model_dump(mode="json"), "level": level_of(opened, package.plan)}
@@ -102,6 +102,17 @@ def without(policy: str) -> Callable[[Any], None]:
     return change
 
 
+def each_with(**values: str) -> Callable[[Any], None]:
+    return lambda ledger: [each.update(values) for each in ledger["openings"]] and None
+
+
+OTHERWISE: tuple[dict[str, str], ...] = (
+    {"base": "0" * 64},
+    {"data": "a laboratory"},
+    {"split": "validation"},
+)
+
+
 @pytest.mark.parametrize(
     ("tamper", "said"),
     [
@@ -109,10 +120,12 @@ def without(policy: str) -> Callable[[Any], None]:
         (told(lambda v: v.update(others=v["others"][:1])), "others: "),
         (told(lambda v: v.update(recipe_place=1)), "recipe_place: 1"),
         (told(lambda v: v.update(rolls=3)), "rolls: 3"),
+        (told(lambda v: v.update(secondary_places={"traps": 1})), "secondary_places: traps; the plan has"),
         (claimed(lambda v: v.update(level=0.05)), "claim.json, level: 0.05; place 3 leaves 0.008"),
         (claimed(lambda v: v["opened"].update(registered=False)), "claim.json, opened: not what"),
         (noted(without("f" * 64)), "others: "),
         (noted(without("e" * 64)), "others: "),
+        *((noted(each_with(**other)), "no note of ") for other in OTHERWISE),
         (lambda root: (root / OPENINGS).unlink(), "found No such file"),
         (lambda root: (root / OPENINGS).write_text("[]"), "heldout_openings.json"),
     ],

@@ -78,6 +78,50 @@ def sbom(constraints: str, installed: Mapping[str, Installed], package: str, ide
     }
 
 
+def sbom_faults(
+    told: Any, constraints: str, installed: Mapping[str, Installed], package: str, identity: str
+) -> Iterator[str]:
+    """Yield in what a bill of materials is not that of a package: of what its pins leave open, licences are
+    compared where the same version is installed here, and what needs what is not.
+
+    Args:
+        told: The bill; the other arguments as of `sbom`.
+    """
+    head = sbom(constraints, {}, package, identity)
+    for name in sorted({*head, *told} - {"components", "dependencies"}):
+        if told.get(name) != head.get(name):
+            yield f"{name}: {told.get(name)!r:.80}, expected {head.get(name)!r:.80}"
+    files, pins = _files(constraints), _pins(constraints)
+    *libraries, python = told["components"]
+    version = python["version"]
+    if python != head["components"][-1] | {"version": version, "purl": f"pkg:generic/python@{version}"}:
+        yield f"components: {python!r:.80}, expected a Python and its version"
+    for each in libraries:
+        name, version = same(each["name"]), each["version"]
+        if pins.get(name) != version.partition("+")[0]:
+            yield f"{name}: version {version}, and {pins.get(name)} in constraints.txt"
+            continue
+        bare = _component(Installed(each["name"], version, None, None, (), frozenset()), [])
+        if bare != {field: each[field] for field in each if field not in ("licenses", "hashes")}:
+            yield f"{name}: {each!r:.80}, expected {bare!r:.80}"
+        if "hashes" in each and each["hashes"] not in [_hash(digest) for _, digest in files[name]]:
+            yield f"{name}: a sha256 of none of its files in constraints.txt"
+        here = installed.get(name)
+        if here and here.version == version and each.get("licenses", []) != list(_licences(here)):
+            yield f"{name}: licences {each.get('licenses')!r:.80}, and its files here say otherwise"
+    refs = sorted(each["bom-ref"] for each in libraries)
+    whole, *others = told["dependencies"]
+    needed = [(each["ref"], [*each], each["dependsOn"]) for each in others]
+    known = all(needs == sorted({*needs} & {*refs}) for _, _, needs in needed)
+    if (
+        whole != {"ref": "package", "dependsOn": [*refs, "python"]}
+        or [(ref, fields) for ref, fields, _ in needed] != [(ref, ["dependsOn", "ref"]) for ref in refs]
+        or not known
+        or len({*refs}) < len(refs)
+    ):
+        yield "dependencies: not those of its components"
+
+
 def installed_here() -> dict[str, Installed]:
     """Return every distribution that is installed in this environment, by name as `same` spells it."""
     found = {}
@@ -129,6 +173,11 @@ def _files(constraints: str) -> dict[str, list[tuple[str, str]]]:
         elif file := _FILE.match(line):
             found[name].append((file.group(2), file.group(1)))
     return found
+
+
+def _pins(constraints: str) -> dict[str, str]:
+    """Return the version of each pin."""
+    return {same(pin[1]): pin[2] for line in constraints.split("\n") if (pin := _PIN.match(line))}
 
 
 def _purl(each: Installed) -> str:

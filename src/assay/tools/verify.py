@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -19,9 +20,10 @@ from assay.core.errors import PackageError
 from assay.core.garbage import uncollected
 from assay.core.provenance import packages
 from assay.core.storage.files import read_bytes, read_text
-from assay.core.storage.json import write_json
+from assay.core.storage.json import json_text, loads, write_json
 from assay.package import verify as plain
 from assay.package.archive import check_names, unpack
+from assay.package.layout import NAME
 from assay.tools.judge.packing import RECORD, check_judgement, holds_judgement
 from assay.tools.publish.sign import available, signature_check
 from assay.tools.published import NOTHING, published_said
@@ -29,15 +31,18 @@ from assay.verify.checks import (
     CODES,
     Check,
     Level,
+    LookResult,
     Outcome,
     Verdict,
     Verification,
     error_said,
     left_open,
+    looked,
     shows_origin,
     unlooked,
     verdict_of,
 )
+from assay.verify.code import PINS
 
 RECIPE, SHARED = "recipe.json", "shared"  # of a package of seeds: its numbers, and what all runs share
 _LEVELS: tuple[Level, ...] = ("V1", "V2", "V3")
@@ -211,6 +216,8 @@ def verified(
                 ):
                     sound = sound and check.outcome != "failed"
                     yield check
+                if (bill := _bill_beside(package)).is_file():
+                    yield looked("V3", "software", partial(_software, bill, root, result.sha256))
             else:
                 for level in _LEVELS:
                     yield _unlooked(
@@ -227,6 +234,25 @@ def verified(
             yield from _on_demand(
                 root, asked, sound and (signed is None or signed.outcome == "passed"), copied
             )
+
+
+def _bill_beside(package: Path) -> Path:
+    """Return where the software lies that an archive was made with, if it does."""
+    return package.with_name(f"{package.name.removesuffix('.gz').removesuffix('.tar')}.cdx.json")
+
+
+def _software(bill: Path, root: Path, identity: str | None) -> LookResult:
+    """Compare the bill of materials beside an archive with the archive and its pins."""
+    from assay.package.sbom import installed_here, sbom_faults
+
+    text = read_text(bill, fix=FIX)
+    told, pins = loads(text, where=bill.name, fix=FIX), read_text(root / PINS, fix=FIX)
+    faults = sbom_faults(told, pins, installed_here(), f"{NAME}/{plain.SUMS}", str(identity))
+    wrong = [f"{bill.name}, {each}" for each in faults]
+    if text != json_text(told):
+        wrong.append(f"{bill.name}: not as assay writes it")
+    said = f"{len(told['components'])} components of {bill.name}, of this package and within its {PINS}"
+    return LookResult(f"{said}; which of them were installed is its maker's word", wrong)
 
 
 def holds_seeds(package: Path) -> bool:

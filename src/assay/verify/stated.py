@@ -179,7 +179,7 @@ def openings_follow(package: Unpacked) -> LookResult:
         wrong = [f"{name}: a draft opens nothing" for name in sorted(named)]
         wrong += ["claim.json, opened: a draft opens nothing"] * (package.claim["opened"] is not None)
         return LookResult("a draft: no held-out record was opened", wrong)
-    read_record(package.root / OPENINGS, HeldoutLedger, fix=FIX)
+    ledger = read_record(package.root / OPENINGS, HeldoutLedger, fix=FIX)
     trained, told = package.told, package.opened
     found = opened_records(package.project, package.heldout, trained.policy_digest, trained.base_digest)
     wrong = [
@@ -187,10 +187,19 @@ def openings_follow(package: Unpacked) -> LookResult:
         for (name, before), now in zip(_facts(told).items(), _facts(found).values(), strict=True)
         if before != now
     ]
+    wrong += [*_unnoted(package, ledger), *_claimed(package)]
     of = counted(len(told.others), "tries")
-    return LookResult(
-        f"place {told.place} of the claim, behind {of} that the ledger names", [*wrong, *_claimed(package)]
-    )
+    return LookResult(f"place {told.place} of the claim, behind {of} that the ledger names", wrong)
+
+
+def _unnoted(package: Unpacked, ledger: HeldoutLedger) -> Iterator[str]:
+    """Yield which of the claim's own policies the ledger has no note of under this base and these data."""
+    base, data = package.told.base_digest, package.project.params.dataset.name
+    for policy in (base, package.told.policy_digest):
+        told = (each for each in ledger.openings if each.policy_digest == policy)
+        noted = {(each.base, each.data, each.split) for each in told}
+        if (base, data, package.heldout.split) not in noted:
+            yield f"{OPENINGS}: no note of {policy[:16]} at the {package.heldout.split} records of {data}"
 
 
 def openings_without_ledger(package: Unpacked) -> LookResult:
@@ -214,6 +223,9 @@ def openings_without_ledger(package: Unpacked) -> LookResult:
 def _claimed(package: Unpacked) -> Iterator[str]:
     """Yield in what the claim does not follow from openings.json."""
     claim, path, told = package.claim, package.results("openings.json"), package.opened
+    if told.secondary_places.keys() != package.plan.secondary_suites.keys():
+        suites = ", ".join(package.plan.secondary_suites) or "none"
+        yield f"openings.json, secondary_places: {', '.join(told.secondary_places)}; the plan has {suites}"
     opened = openings_of(told, sha256_bytes(read_bytes(path, fix=FIX)))
     if claim["verdict"] != "NOT EVALUABLE" and claim["level"] != level_of(opened, package.plan):
         level = level_of(opened, package.plan)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from assay.package.verify import FORMAT
 from assay.tools.judge.plan import FILE as PLAN
 from assay.tools.judge.plan import PLANNED, plan_text, planned_said, read_plan
 from assay.tools.judge.rows import JudgedRow, read_rows, rows_text
-from assay.tools.judge.sources import Judgement, SourceFile
+from assay.tools.judge.sources import ArmRecord, Judgement, SourceFile
 from assay.tools.judge.verdict import Judged, heading, judge, version_here
 from assay.verify.checks import REMEDY, Check, LookResult, looked, unlooked
 from assay.verify.compared import compare
@@ -117,6 +118,18 @@ def holds_judgement(package: Path) -> bool:
     return (package / RECORD).is_file() and (package / "rows").is_dir()
 
 
+def _otherwise(arm: str, place: str, told: ArmRecord, rows: list[JudgedRow]) -> Iterator[str]:
+    """Yield in what an arm is not what its record says, or could not have been read from any file."""
+    if told.name != arm:
+        yield f"{RECORD}, {arm}: named {told.name!r:.40}"
+    if told.rows != len(rows):
+        yield f"{RECORD}, {arm}: {counted(told.rows, 'rows')}, and {len(rows)} in {place}"
+    if not told.files:
+        yield f"{RECORD}, {arm}: read from no file"
+    if twice := [key for key, n in Counter((row.item_id, row.draw) for row in rows).items() if n > 1]:
+        yield f"{place}: draw {twice[0][1]} of {twice[0][0]!r:.40} twice"
+
+
 def check_judgement(package: Path, work: Path, *, other_code: bool = False) -> Iterator[Check]:
     """Yield what the rows of an unpacked package say again of everything else in it.
 
@@ -162,6 +175,7 @@ def check_judgement(package: Path, work: Path, *, other_code: bool = False) -> I
             arms[arm] = read_rows(text, place)
             if rows_text(arms[arm]) != text:
                 wrong.append(f"{place}: not as assay judge writes it")
+            wrong += _otherwise(arm, place, records[arm], arms[arm])
         if wrong:
             return LookResult("", wrong)
         judged = judge(told[0], arms)

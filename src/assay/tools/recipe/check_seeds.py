@@ -44,6 +44,7 @@ from assay.tools.recipe import recipe_file
 from assay.tools.recipe.compare import LOCK, SETTINGS
 from assay.tools.verify import RECIPE, SHARED
 from assay.verify.checks import Check, LookResult, looked, unlooked
+from assay.verify.code import SOURCE
 from assay.verify.compared import compare
 from assay.verify.packed_seed import PackedSeed, lines_of, looks_at, seeds_apart
 from assay.verify.unpacked import link
@@ -188,7 +189,7 @@ def _checks(package: Path, work: Path, *, other_code: bool, processes: int) -> I
     if first.outcome == "failed":
         yield unlooked("V1", "all else", "not looked at: the runs cannot be put together")
         return
-    yield looked("V3", "code", partial(_code, copies[0]))
+    yield looked("V3", "code", partial(_code, copies[0], other_code=other_code))
     yield looked("V3", "dvc.lock", partial(_locked, package, one, copies))
     again = work / "again"
     data = partial(_data_again, copies, work / "data")
@@ -264,8 +265,9 @@ def _write_lock(copy: Path, without: str = "") -> None:
     write_text(copy / LOCK, f"{dumps({'schema': '2.0', 'stages': kept})}\n")
 
 
-def _code(copy: Path) -> LookResult:
-    """Say whether the code that made the claims is the code here: if it is not, the numbers judge."""
+def _code(copy: Path, *, other_code: bool) -> LookResult:
+    """Say whether the code that made the claims is the code here. If it is not, the numbers judge: which
+    code that was, no package of seeds could show, so that `--other-code` excuses no more than is said."""
     here, stages = Path(assay.__file__).parent, recipe_file.read_stages(copy)
     rooms = {
         str(dep["path"]): dep.get("md5")
@@ -281,7 +283,8 @@ def _code(copy: Path) -> LookResult:
             f"{len(odd)} of {len(rooms)} rooms that make a claim differ from those that check here,"
             f" first {first}"
         )
-        return LookResult(f"{said}; the numbers judge", unchecked=True)
+        how = "accepted (--other-code)" if other_code else "the numbers judge, as with --other-code"
+        return LookResult(f"{said}; {how}", left=sorted(odd) or [SOURCE])
     return LookResult(f"the {len(rooms)} rooms that make a claim are those that check here")
 
 
