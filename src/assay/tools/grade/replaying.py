@@ -2,61 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from assay.core.counting import counted
-from assay.core.errors import DataError, EnvironmentFailure
-from assay.core.records import Episode, Turn
+from assay.core.errors import DataError
+from assay.core.records import Episode
 from assay.dataset.suite import Play
-from assay.evaluation.retries import GivenUp, NotFinite, tried, tried_together
-from assay.evaluation.trajectory import episode_of, turn_of
-from assay.tasks.protocol import Message, SideBySide, Step, Task, side_by_side
+from assay.evaluation.retries import GivenUp
+from assay.evaluation.trajectory import Row, start_all, step_all, turn_of
+from assay.tasks.protocol import Message, Step, Task
 from assay.tools.grade.completions import Answered
-
-Opened = tuple[list[Message], Any]
-
-
-class _Row:
-    """One episode under way."""
-
-    def __init__(self, play: Play, answer: Answered, opened: Opened) -> None:
-        self.play, self.answer = play, answer
-        self.opening, self.state = opened
-        self.turns: list[Turn] = []
-        self.ending: str | None = None
-
-    @property
-    def text(self) -> str:
-        return self.answer.completions[len(self.turns)]
-
-    def goes_on(self) -> bool:
-        return self.ending is None and len(self.turns) < len(self.answer.completions)
-
-    def take(self, step: Step) -> None:
-        """Go on by one completion.
-
-        Raises:
-            DataError: The environment says something else than the transcript has there.
-        """
-        for name, value in step.parts.items():
-            if not math.isfinite(value):
-                raise NotFinite(name, float(value)).of(self.play)
-        n, answer = len(self.turns), self.answer
-        told = answer.observations[n]
-        if step.observation is not None and told is not None and told.strip() != step.observation.strip():
-            raise DataError(
-                f"what the environment says after turn {n + 1}: {step.observation[:80]!r}",
-                found=repr(told[:80]),
-                where=f"{answer.place}, item {answer.item}",
-                fix="name the task, the tasks file, --seed and --surface that were played",
-            )
-        tokens = 0 if answer.tokens is None else answer.tokens[n]
-        cut = answer.truncated is not None and answer.truncated[n]
-        digest = "" if answer.prompts is None else answer.prompts[n]
-        self.turns.append(turn_of(step, self.text, tokens, cut, digest))
-        self.state, self.ending = step.state, step.ending
 
 
 def play_texts(
@@ -79,98 +35,91 @@ def play_texts(
         DataError: An episode ends before its texts do, or goes on after them; or a transcript is another's.
         EnvironmentLost: The environment failed for good.
     """
-    together = side_by_side(task)
     worlds = {(play.item.id, play.world_seed): play for play in plays}
-    opened = dict(zip(worlds, _starts(task, together, list(worlds.values()), retries), strict=True))
-    rows = [
-        _Row(play, answer, opened[play.item.id, play.world_seed])
+    opened = dict[tuple[str, int], tuple[list[Message], Any]]()
+    for (world, play), (started, _) in zip(
+        worlds.items(), start_all(task, [*worlds.values()], retries), strict=True
+    ):
+        if isinstance(started, GivenUp):
+            raise started.of(play)
+        opened[world] = started
+    told = [
+        (Row(play, opened[play.item.id, play.world_seed][1], [], answer.chars_cut), answer)
         for play, answer in zip(plays, answers, strict=True)
     ]
-    going = list(rows)
+    going = told
     while going:
-        for row, step in zip(going, _steps(task, together, going, retries), strict=True):
-            row.take(step)
-        left = [row for row in going if row.goes_on()]
+        texts = [answer.completions[len(row.turns)] for row, answer in going]
+        steps = step_all(task, [row for row, _ in going], texts, retries)
+        for (row, answer), text, (step, again) in zip(going, texts, steps, strict=True):
+            try:
+                _take(row, answer, text, row.stepped(step, again))
+            except GivenUp as gone:
+                raise gone.of(row.play) from gone
+        left = [(row, answer) for row, answer in going if not row.over and _is_more(row, answer)]
         advance(len(going) - len(left))
         going = left
-    _refuse_unfinished(rows)
-    return [_judged(task, row, retries) for row in rows], sum(map(_asked_otherwise, rows))
+    _refuse_unfinished(told)
+    asked = [opened[play.item.id, play.world_seed][0] for play in plays]
+    other = sum(map(_is_asked_otherwise, answers, asked))
+    return [_judge(task, row, answer, retries) for row, answer in told], other
 
 
-def _starts(task: Task, together: SideBySide | None, plays: Sequence[Play], retries: int) -> list[Opened]:
-    if together is not None:
-
-        def start(places: Sequence[int]) -> Sequence[Opened | EnvironmentFailure]:
-            return together.starts([plays[n].item for n in places], [plays[n].world_seed for n in places])
-
-        return [
-            _had(found, play)
-            for (found, _), play in zip(tried_together(retries, start, len(plays)), plays, strict=True)
-        ]
-    return [_made(play, retries, task.start, play.item, play.world_seed) for play in plays]
+def _is_more(row: Row, answer: Answered) -> bool:
+    return len(row.turns) < len(answer.completions)
 
 
-def _steps(task: Task, together: SideBySide | None, rows: Sequence[_Row], retries: int) -> list[Step]:
-    if together is not None:
+def _take(row: Row, answer: Answered, text: str, step: Step) -> None:
+    """Go on by one completion.
 
-        def step(places: Sequence[int]) -> Sequence[Step | EnvironmentFailure]:
-            return together.steps([rows[n].state for n in places], [rows[n].text for n in places])
-
-        return [
-            _had(found, row.play)
-            for (found, _), row in zip(tried_together(retries, step, len(rows)), rows, strict=True)
-        ]
-    return [_made(row.play, retries, task.step, row.state, row.text) for row in rows]
-
-
-def _had(found: Any, play: Play) -> Any:
-    if isinstance(found, GivenUp):
-        raise found.of(play)
-    return found
-
-
-def _made(play: Play, retries: int, call: Callable[..., Any], *given: Any) -> Any:
-    try:
-        return tried(retries, call, *given)[0]
-    except GivenUp as gone:
-        raise gone.of(play) from gone
+    Raises:
+        DataError: The environment says something else than the transcript has there.
+    """
+    n = len(row.turns)
+    told = answer.observations[n]
+    if step.observation is not None and told is not None and told.strip() != step.observation.strip():
+        raise DataError(
+            f"what the environment says after turn {n + 1}: {step.observation[:80]!r}",
+            found=repr(told[:80]),
+            where=f"{answer.place}, item {answer.item}",
+            fix="name the task, the tasks file, --seed and --surface that were played",
+        )
+    tokens = 0 if answer.tokens is None else answer.tokens[n]
+    cut = answer.truncated is not None and answer.truncated[n]
+    row.record(step, turn_of(step, text, tokens, cut, "" if answer.prompts is None else answer.prompts[n]))
 
 
-def _refuse_unfinished(rows: Sequence[_Row]) -> None:
-    early = [row for row in rows if row.ending is None]
-    late = [row for row in rows if row.ending is not None and len(row.turns) < len(row.answer.completions)]
+def _refuse_unfinished(told: Sequence[tuple[Row, Answered]]) -> None:
+    early = [each for each in told if not each[0].over]
+    late = [(row, answer) for row, answer in told if row.over and _is_more(row, answer)]
     for wrong, expected, word in (
         (early, "turns until the episode ends", "ending too early"),
         (late, "no turn after an episode's end", "going on too long"),
     ):
         if wrong:
-            row = wrong[0]
-            has = counted(len(row.answer.completions), "completions")
-            ends = (
-                "it goes on"
-                if row.ending is None
-                else f"it ended ({row.ending}) with number {len(row.turns)}"
-            )
-            of = f"{counted(len(wrong), 'transcripts')} of {len(rows)}"
+            row, answer = wrong[0]
+            has = counted(len(answer.completions), "completions")
+            ends = f"it ended ({row.ending}) with number {len(row.turns)}" if row.over else "it goes on"
+            of = f"{counted(len(wrong), 'transcripts')} of {len(told)}"
             raise DataError(
                 expected,
                 found=f"{of} {word}; the first has {has}, and {ends}",
-                where=f"{row.answer.place}, item {row.play.item.id}, draw {row.play.draw}",
+                where=f"{answer.place}, item {row.play.item.id}, draw {row.play.draw}",
                 fix="bring whole episodes, one a row, each completion in its turn",
             )
 
 
-def _asked_otherwise(row: _Row) -> bool:
+def _is_asked_otherwise(answer: Answered, opening: Sequence[Message]) -> bool:
     """Return whether a transcript opens with another text than the task does."""
-    told = row.answer.opening
-    return told is not None and told.strip() != "\n".join(each["content"] for each in row.opening).strip()
+    asked = "\n".join(each["content"] for each in opening).strip()
+    return answer.opening is not None and answer.opening.strip() != asked
 
 
-def _judged(task: Task, row: _Row, retries: int) -> Episode:
-    answer = row.answer
-    episode: Episode = _made(
-        row.play, retries, episode_of, task, row.play, row.state, row.turns, str(row.ending), answer.chars_cut
-    )
+def _judge(task: Task, row: Row, answer: Answered, retries: int) -> Episode:
+    try:
+        episode = row.finish(task, retries).episode
+    except GivenUp as gone:
+        raise gone.of(row.play) from gone
     # Whatever drew these completions, it was not the suite's seed.
     return episode.model_copy(update={"seed": row.play.draw if answer.seed is None else answer.seed})
 

@@ -178,14 +178,10 @@ def _describe_state(snapshot: Snapshot, ages: bool) -> str:
     if snapshot.state == "ended early":
         why = [event.get("why") for event in snapshot.events if event.get("event") == "ended early"]
         state += f": {why[-1] if why else ''}"
-    if snapshot.control is not None:
-        is_played = snapshot.control.trained
-        doing = "plays the held-out suite" if is_played else "trains for random rewards"
-        state += f"; the control stage {doing}"
-        if snapshot.control.step is not None and not is_played:
-            state += f", past step {snapshot.control.step} of {snapshot.steps or MISSING}"
-    if snapshot.at_work is not None:
+    if snapshot.is_followed:
         state += f"; this is the last training: DVC is making {snapshot.at_work}, and the next has not begun"
+    elif snapshot.at_work is not None:
+        state += f"; DVC is making {snapshot.at_work}"
     if ages and snapshot.state in ("running", "silent") and snapshot.age_s is not None:
         state += f", last written {duration(snapshot.age_s)} ago"
     if snapshot.state in ("finished", "ended early") and snapshot.other_settings is not None:

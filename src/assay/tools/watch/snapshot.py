@@ -19,7 +19,6 @@ from assay.core.errors import AssayError, RecordError
 from assay.core.evidence_files import LOGS, folder_of, place_of
 from assay.core.records import HealthEvent
 from assay.core.storage.files import read_bytes, real
-from assay.core.storage.json import dumps
 from assay.pipeline.project import Project
 from assay.tools.watch.partial_reads import (
     Columns,
@@ -40,6 +39,8 @@ MAX_BYTES = 64 * 2**20  # of one file; 200 steps make 23 kB
 MAX_SAID = 3  # damaged lines of one file
 # The settings that make a training what it is; `claim` only chooses among its checkpoints.
 TRAINED_BY = ("seed", "task", "dataset", "base", "generation", "train", "validation")
+# What a training needs, and what it writes.
+UP_TO_TRAINING = (*map(folder_of, ("data", "base", "pre_eval", "train")), LOGS, "models")
 LATEST_STEPS = 20  # behind the speed that is shown and the time left
 TURNS = ("started", "resumed", "ended early", "finished")
 
@@ -82,14 +83,6 @@ def _find(value: Any, *names: str) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class ControlRun:
-    """A control stage that is at work."""
-
-    step: int | None  # the newest that is known: of a checkpoint or a validation
-    trained: bool  # and plays the held-out suite now
-
-
-@dataclass(frozen=True, slots=True)
 class Snapshot:
     """A training at one moment. Missing columns and None are values that nobody has measured yet."""
 
@@ -104,9 +97,8 @@ class Snapshot:
     facts: Mapping[str, Any]
     faults: Sequence[str]
     age_s: float | None = None  # since any of the files was written
-    control: ControlRun | None = None  # of a finished training: the control stage that is at work now
     settings: Mapping[str, Any] = field(default_factory=dict)  # at hand now; empty: no project around
-    at_work: str | None = None  # of a training that ended: what DVC makes now, for the next one
+    at_work: str | None = None  # of a training that ended: the output that DVC makes now
 
     @property
     def data(self) -> str | None:
@@ -121,6 +113,11 @@ class Snapshot:
         if not isinstance(trained, Mapping) or not self.settings:
             return None
         return next((name for name in TRAINED_BY if trained.get(name) != self.settings.get(name)), None)
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether what DVC makes now is for the next training, not of this one."""
+        return any(f"{self.at_work}/".startswith(f"{each}/") for each in UP_TO_TRAINING)
 
     @property
     def steps(self) -> int | None:
@@ -208,9 +205,7 @@ class SnapshotReader:
         snapshot = replace(snapshot, age_s=max(0.0, time.time() - max(times) / 1e9) if times else None)
         if self.place.evidence is None or snapshot.state not in ("finished", "ended early"):
             return snapshot
-        snapshot = replace(snapshot, at_work=find_output_at_work(project))
-        control = find_control_run(project / ".scratch/control", snapshot.manifest.get("params"))
-        return replace(snapshot, control=control)
+        return replace(snapshot, at_work=find_output_at_work(project))
 
     def marks(self) -> dict[Path, Mark]:
         """Return what changes whenever one of the files does."""
@@ -260,34 +255,9 @@ def _read_settings(project: Path) -> Mapping[str, Any]:
     return {}
 
 
-def find_control_run(scratch: Path, params: Any) -> ControlRun | None:
-    """Return the control stage that is at work with these settings, None if there is none.
-
-    It holds the lock of its run folder, in which its process is named. The lock itself is not tried: for that
-    moment nobody else could have it. Nothing that is found there is an error.
-
-    Args:
-        scratch: The folder of its run folders, .scratch/control.
-        params: Settings of the training it belongs to, as values.
-    """
-    for lock in sorted(scratch.glob("*.lock")):
-        folder = lock.with_suffix("")
-        process = _read_whole(lock).decode("ascii", "replace").strip()
-        if _is_alive(process) and _has_settings(read_object(_read_whole(folder / KEY), []), params):
-            events = read_objects(_read_whole(folder / EVENTS), [])
-            steps = [event["step"] for event in events if isinstance(event.get("step"), int)]
-            is_trained = any(event.get("event") == "trained" for event in events)
-            return ControlRun(max(steps, default=None), is_trained)
-    return None
-
-
-# What a training needs, and what it writes.
-UP_TO_TRAINING = (*map(folder_of, ("data", "base", "pre_eval", "train")), LOGS, "models")
-
-
 def find_output_at_work(project: Path) -> str | None:
-    """Return the output, up to that of the training, that DVC is making in a project since its last training
-    was written down; None where it makes none.
+    """Return the output that DVC is making in a project since its last training was written down; None where
+    it makes none.
 
     It names itself and what it writes in `.dvc/tmp/rwlock`, which a killed one leaves behind.
     """
@@ -297,11 +267,8 @@ def find_output_at_work(project: Path) -> str | None:
             return None
     written = read_object(_read_whole(lock), []).get("write")
     for path, by in written.items() if isinstance(written, Mapping) else ():
-        name = os.path.relpath(str(path), real(project))
-        if f"{name}/".startswith(tuple(f"{each}/" for each in UP_TO_TRAINING)) and _is_alive(
-            str(_find(by, "pid"))
-        ):
-            return name
+        if _is_alive(str(_find(by, "pid"))):
+            return os.path.relpath(str(path), real(project))
     return None
 
 
@@ -319,11 +286,3 @@ def _is_alive(process: str) -> bool:
     except OSError as error:
         return not isinstance(error, ProcessLookupError)  # somebody else's, and alive
     return True
-
-
-def _has_settings(key: Mapping[str, Any], params: Any) -> bool:
-    """Return whether every setting that a run folder is named by has the value it has in `params`."""
-    parts = key.get("parts")
-    known = parts.items() if isinstance(parts, dict) else ()
-    wanted = [(name.split(".")[1:], value) for name, value in known if name.startswith("params.")]
-    return bool(wanted) and all(dumps(_find(params, *names)) == value for names, value in wanted)
