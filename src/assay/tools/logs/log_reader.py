@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -182,35 +182,27 @@ def _parse_record(record: dict[str, Any], kind: Kind) -> dict[str, Any]:
 def _keep_rising(log: Log) -> None:
     """Leave only records whose steps rise; of steps each number once."""
     steps = log.rows.step.tolist()
-    kept = find_longest_rising(steps, each_once=log.kind == "steps")
+    kept = find_rising(steps, each_once=log.kind == "steps")
     for place in sorted(set(range(len(steps))) - set(kept)):
         log.reject(int(log.rows.index[place]), f"step {steps[place]}, out of order", "steps in order")
     log.rows = log.rows.iloc[kept]
 
 
-def find_longest_rising(steps: Sequence[int], *, each_once: bool) -> list[int]:
-    """Return the places of the longest series of steps that go up: an absurd one costs itself alone.
+def find_rising(steps: Sequence[int], *, each_once: bool) -> list[int]:
+    """Return the places of steps that go up. A step beyond the one that follows it costs itself alone, where
+    that one follows what was before.
 
-    Source: Fredman (1975), Discrete Mathematics 11:29 (longest increasing subsequence by patience sorting).
-
-    >>> find_longest_rising([1, 2, 999, 3, 3, 4], each_once=True)
+    >>> find_rising([1, 2, 999, 3, 3, 4], each_once=True)
     [0, 1, 3, 5]
-    >>> find_longest_rising([0, 0, 9, 5], each_once=False)
+    >>> find_rising([0, 0, 9, 5], each_once=False)
     [0, 1, 3]
     """
-    search = bisect_left if each_once else bisect_right
-    ends: list[int] = []  # the smallest last step of a series of each length
-    series: list[Any] = []  # that series from its end: (place, the series before it)
-    for place, step in enumerate(steps):
-        length = search(ends, step)
-        if length == len(ends) or step < ends[length]:  # of two equal ones the first stays
-            series[length : length + 1] = [(place, series[length - 1] if length else None)]
-            ends[length : length + 1] = [step]
-    kept, rest = [], series[-1] if series else None
-    while rest is not None:
-        place, rest = rest
-        kept.append(place)
-    return kept[::-1]
+    kept, last = list[int](), -1
+    for place, (step, after) in enumerate(zip(steps, [*steps[1:], math.inf], strict=True)):
+        if step >= last + each_once and not last <= after < step:
+            kept.append(place)
+            last = step
+    return kept
 
 
 def _check_steps(log: Log) -> None:
