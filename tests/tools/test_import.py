@@ -9,6 +9,7 @@ import gzip
 import io
 import json
 import math
+import re
 import shlex
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -235,6 +236,119 @@ FORMS: dict[str, tuple[str, Made, str]] = {
 }
 
 
+def told_by(k: int) -> list[tuple[str, str]]:
+    return [("system", "Be brief."), ("user", asked(k)), ("assistant", f"kind {k}")]
+
+
+def glaive(k: int) -> dict[str, Any]:
+    written = json.dumps(right(k)).replace("'", "\\'")
+    return {
+        "system": "SYSTEM: You are a helpful assistant with access to the following functions. -\n"
+        + "\n".join(json.dumps(function, indent=4) for function in BARE),
+        "chat": f"USER: {asked(k)}\n\n\nASSISTANT: <functioncall> "
+        f'{{"name": "book", "arguments": \'{written}\'}}'
+        ' <|endoftext|>\n\n\nFUNCTION RESPONSE: {"done": true}\n\n\nASSISTANT: It is booked. <|endoftext|>',
+    }
+
+
+def gemini(k: int, *parts: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "systemInstruction": {"parts": [{"text": "Be brief."}]},
+        "contents": [
+            {"role": "user", "parts": [{"text": asked(k)}]},
+            {"role": "model", "parts": list(parts) or [{"text": f"kind {k}"}]},
+        ],
+    }
+
+
+def in_capitals(schema: Any) -> Any:
+    return json.loads(
+        re.sub(r'"type": "(\w+)"', lambda found: f'"type": "{found[1].upper()}"', json.dumps(schema))
+    )
+
+
+FORMS |= {
+    "chatml": (
+        "a conversation as one text (text, with the marks of chatml)",
+        lambda k: {"text": "\n".join(f"<|im_start|>{role}\n{said}<|im_end|>" for role, said in told_by(k))},
+        "answer",
+    ),
+    "chatml as messages": (
+        "a conversation as one text",
+        lambda k: {
+            "messages": "".join(f"<|im_start|>{role}\n{said}<|im_end|>\n" for role, said in told_by(k))
+        },
+        "answer",
+    ),
+    "chatml as prompt": (
+        "a conversation as one text",
+        lambda k: {
+            "prompt": f"<|im_start|>user\n{asked(k)}<|im_end|>\n<|im_start|>assistant\n",
+            "response": f"kind {k}",
+        },
+        "answer",
+    ),
+    "Llama 3 as text": (
+        "a conversation as one text",
+        lambda k: {
+            "text": "<|begin_of_text|>"
+            + "".join(
+                f"<|start_header_id|>{role}<|end_header_id|>\n\n{said}<|eot_id|>" for role, said in told_by(k)
+            )
+        },
+        "answer",
+    ),
+    "Llama 2 as text": (
+        "a conversation as one text",
+        lambda k: {"text": f"<s>[INST] <<SYS>>\nBe brief.\n<</SYS>>\n\n{asked(k)} [/INST] kind {k} </s>"},
+        "answer",
+    ),
+    "Gemma as text": (
+        "a conversation as one text",
+        lambda k: {
+            "text": f"<bos><start_of_turn>user\n{asked(k)}<end_of_turn>\n"
+            f"<start_of_turn>model\nkind {k}<end_of_turn>"
+        },
+        "answer",
+    ),
+    "headings": (
+        "a conversation as one text",
+        lambda k: {"text": f"### Human: {asked(k)}\n### Assistant: kind {k}"},
+        "answer",
+    ),
+    "Gemini": ("Gemini", gemini, "answer"),
+    "Gemini with tools": (
+        "Gemini",
+        lambda k: {
+            **gemini(
+                k, {"functionCall": {"name": "book", "args": {"item": f"kind {k}", "n": k + 2, "to": None}}}
+            ),
+            "tools": [{"functionDeclarations": in_capitals(BARE)}],
+        },
+        "call",
+    ),
+    "glaive": ("glaive", glaive, "call"),
+    "BFCL": (
+        "BFCL",
+        lambda k: {
+            "id": f"simple_{k}",
+            "question": [[{"role": "user", "content": asked(k)}]],
+            "function": BARE,
+            "ground_truth": [call(k)],
+        },
+        "call",
+    ),
+    "tools that are none": (
+        "chat messages",
+        lambda k: {
+            "messages": talk(k, {"role": "assistant", "content": f"kind {k}", "tool_calls": []}),
+            "tools": [],
+        },
+        "answer",
+    ),
+}
+
+
 def test_answers_that_a_task_would_pass_over_are_told(root: Path) -> None:
     rows = [{"prompt": asked(k), "completion": json.dumps(right(k)), "schema": ORDER} for k in range(N)]
     (root / "theirs.jsonl").write_bytes(jsonl(rows))
@@ -342,6 +456,13 @@ CONTAINERS: dict[str, tuple[str, str, Callable[[Sequence[Mapping[str, Any]]], by
     "TSV": ("CSV", ".tsv", lambda rows: csv_of(rows, "\t")),
     "gzip": ("gzip", ".jsonl.gz", lambda rows: gzip.compress(jsonl(rows))),
     "CSV in gzip": ("gzip", ".csv.gz", lambda rows: gzip.compress(csv_of(rows, ","))),
+    "splits by column": (
+        "one JSON object",
+        ".json",
+        lambda rows: json.dumps(
+            {"train": {name: [row[name] for row in rows] for name in rows[0]}}, indent=1
+        ).encode(),
+    ),
     "Parquet": ("Parquet", ".parquet", parquet_of),
     "Parquet named otherwise": ("Parquet", ".jsonl", parquet_of),
 }
@@ -593,6 +714,83 @@ def test_what_a_record_says_is_right_wins_over_what_was_said_in_its_talk() -> No
     named = convert({"answer": "7", "final": "8", "messages": talk}, Columns({"reference": "final"}))
     assert named["answer"] == "8"
     assert convert({"messages": talk}, Columns())["answer"] == talk[1]["content"]
+
+
+def test_all_splits_of_a_file_are_read_and_each_row_says_its_own(tmp_path: Path) -> None:
+    rows = [{"question": asked(k), "answer": f"kind {k}"} for k in range(N)]
+    path = tmp_path / "theirs.json"
+    path.write_text(json.dumps({"train": rows[:8], "validation": rows[8:9], "test": rows[9:]}))
+    found = read_rows(path)
+    assert [{name: row[name] for name in ("question", "answer")} for row in found] == rows
+    assert [row["split"] for row in found] == ["train"] * 8 + ["validation"] + ["test"] * 3
+    path.write_text(json.dumps({"data": rows, "records": rows}))
+    with pytest.raises(DataError, match="found data, records"):
+        read_rows(path)
+
+
+PAIRS: dict[str, Made] = {
+    "hh": lambda k: {
+        name: f"\n\nHuman: {asked(k)}\n\nAssistant: {said}"
+        for name, said in (("chosen", f"kind {k}"), ("rejected", "no"))
+    },
+    "of messages": lambda k: {
+        name: talk(k, {"role": "assistant", "content": said})
+        for name, said in (("chosen", f"kind {k}"), ("rejected", "no"))
+    },
+    "with a prompt": lambda k: {"prompt": asked(k), "chosen": f"kind {k}", "rejected": "no"},
+    "messages with a prompt": lambda k: {
+        "prompt": asked(k),
+        "chosen": talk(k, {"role": "assistant", "content": f"kind {k}"}),
+        "rejected": talk(k, {"role": "assistant", "content": "no"}),
+    },
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_of_pairs_the_preferred_answer_is_right_only_if_somebody_says_so(root: Path, name: str) -> None:
+    (root / "theirs.jsonl").write_bytes(jsonl([PAIRS[name](k) for k in range(N)]))
+    assert (name_form(PAIRS[name](0)) or "").startswith("pairs of answers")
+    words = ["task", "import", "theirs.jsonl", "--to", "theirs_records.jsonl"]
+    refused = calling.called(root, *words)
+    fix = refused.stderr.rpartition("Fix: ")[2].partition(",")[0].split()
+    assert refused.returncode == 1 and fix == ["--columns", "reference=chosen"]
+    assert calling.called(root, *words, *fix).returncode == 0
+    holds(records_of(root), "answer")
+
+
+@pytest.mark.parametrize(
+    ("row", "fix"),
+    [
+        (
+            {"question": [[{"role": "user", "content": "x"}]], "function": BARE},
+            "put the ground_truth of each id",
+        ),
+        ({"question": [[{"role": "user", "content": "x"}]] * 2, "function": BARE}, "leave such rows out"),
+        ({"frage": "x", "antwort": "y"}, "--columns prompt=NAME,reference=NAME"),
+        ({"messages": talk(0, with_calls(0)), "tools": []}, "write a prompt into each row"),
+    ],
+)
+def test_where_no_row_is_read_the_fix_is_that_of_the_reason(
+    root: Path, row: Mapping[str, Any], fix: str
+) -> None:
+    (root / "theirs.jsonl").write_bytes(jsonl([row]))
+    done = calling.called(root, "task", "import", "theirs.jsonl", "--to", "ours.jsonl")
+    assert done.returncode == 1 and f"Fix: {fix}" in done.stderr, done.stderr
+
+
+def test_a_row_whose_tools_are_none_is_left_out_beside_others_and_said(root: Path) -> None:
+    rows = [dict(FORMS["tools as a list"][1](k)) for k in range(N)]
+    rows[3] = dict(FORMS["tools that are none"][1](3))
+    (root / "theirs.jsonl").write_bytes(jsonl(rows))
+    done = calling.called(root, "task", "import", "theirs.jsonl", "--to", "ours.jsonl")
+    assert done.returncode == 0 and f"{N - 1} records" in done.stdout
+    assert "1 row left out: no schema and no tools, beside rows that have them" in done.stdout
+
+
+def test_a_record_whose_prompt_is_a_template_needs_no_import() -> None:
+    prompt = "### Instruction:\nAdd 1 and 1.\n\n### Response:\n"
+    assert name_form({"prompt": prompt, "answer": "2"}) is None
+    assert convert({"prompt": prompt, "answer": "2"}, Columns())["prompt"] == prompt
 
 
 def test_a_label_of_what_was_liked_is_no_answer() -> None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,8 @@ from assay.core.storage.json import MAX_DEPTH, parse_strict
 from assay.dataset.source import MAX_LINE_BYTES
 from assay.tasks.structured.schema import compile_schema, parameters_of, schema_key, translate_types
 from assay.tools.columns import Columns
-from assay.tools.own_data.tables import key_of_rows
+from assay.tools.own_data.tables import keys_of_rows
+from assay.tools.own_data.talks import CONTROL_TOKENS, functions_in, name_marks, read_talk
 
 ROLES = {
     **dict.fromkeys(("system", "developer"), "system"),
@@ -21,7 +22,9 @@ ROLES = {
     **dict.fromkeys(("assistant", "gpt", "chatgpt", "bot", "model", "function_call"), "assistant"),
     **dict.fromkeys(("tool", "function", "observation", "tool_response", "function_response"), "tool"),
 }
-TALKS = ("conversations", "conversation", "messages", "dialogue")
+TALKS = ("conversations", "conversation", "messages", "dialogue", "contents")
+TEXTS = (*TALKS, "chat", "text", "chatml")  # that may hold one as one text
+PAIR, RIGHT = {"chosen", "rejected"}, {"gold", "golds", "answer"}
 PYTHON_TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean", "list": "array"}
 PYTHON_TYPES |= {"dict": "object"} | {name: name for name in PYTHON_TYPES.values()}
 _CALL = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
@@ -29,7 +32,11 @@ _VALUES = frozenset({"enum", "const", "default", "examples"})  # of a schema: nu
 
 
 class NotConverted(ValueError):
-    """A row that cannot be made a record; says why."""
+    """A row that cannot be made a record; says why, and what to do if there is something."""
+
+    def __init__(self, why: str, fix: str = "") -> None:
+        super().__init__(f"{why} ({fix})" if fix else why)
+        self.why, self.fix = why, fix
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +55,16 @@ def name_form(row: Mapping[str, Any]) -> str | None:
     ('Alpaca (instruction, input, output)', None)
     """
     row = {name: value for name, value in row.items() if value is not None}
+    if PAIR.issubset(row) and RIGHT.isdisjoint(row):
+        return "pairs of answers, one preferred (chosen, rejected)"
+    if (name := _marked(row)) is not None and ("prompt" not in row or RIGHT.isdisjoint(row)):
+        if {"system", "chat"} <= {*row}:
+            return "glaive (system, chat)"
+        return f"a conversation as one text ({name}, with the marks of {name_marks(row[name])})"
+    if isinstance(row.get("contents"), list):
+        return "Gemini (contents of role and parts)"
+    if isinstance(row.get("question"), list):
+        return "BFCL (question, function, ground_truth)"
     talk = next((_read_json(row[name]) for name in TALKS if name in row), None)
     if isinstance(talk, list) and talk and isinstance(talk[0], Mapping):
         if "from" in talk[0]:
@@ -66,12 +83,20 @@ def name_form(row: Mapping[str, Any]) -> str | None:
         return "prompt and completion (TRL)"
     if _is_filled(row.get("schema")) or _is_filled(row.get("functions")):
         return "a schema in which absent keywords are null (Arrow, Parquet)"
-    if (key := key_of_rows(row)) is not None:
-        return f"one JSON object with its records under {key!a}"
+    if keys := keys_of_rows(row):
+        return f"one JSON object with its records under {' and '.join(map(repr, keys))}"
     known = Columns().candidates(row)
     if "prompt" not in row and known.get("prompt") and known.get("reference"):
         return f"{known['prompt'][0]} and {known['reference'][0]} in columns of other names"
     return None
+
+
+def _marked(row: Mapping[str, Any]) -> str | None:
+    """Return which column is a conversation in one text; a prompt is one only if its marks are control
+    tokens, since words of a template may be meant."""
+    found = (name for name in TEXTS if name_marks(row.get(name)) is not None)
+    token = name_marks(row.get("prompt")) in CONTROL_TOKENS
+    return next(found, "prompt" if token else None)
 
 
 def _is_filled(value: Any) -> bool:
@@ -90,7 +115,8 @@ def convert(row: Mapping[str, Any], columns: Columns, schema_path: str | None = 
         NotConverted: It has no prompt, or an answer that no record can have.
     """
     rest = {name: value for name, value in row.items() if value is not None}
-    functions = rest.pop("functions", None) or rest.pop("tools", None)
+    _take_preferred(rest, columns)
+    functions = _take_functions(rest)
     if functions is not None and "gold" not in rest and "answer" not in rest and "answers" in rest:
         rest["answer"] = rest.pop("answers")  # xLAM's calls
     prompt, said, calls = _asked(rest, columns)
@@ -116,6 +142,45 @@ def convert(row: Mapping[str, Any], columns: Columns, schema_path: str | None = 
     return record
 
 
+def _take_preferred(rest: dict[str, Any], columns: Columns) -> None:
+    """Of a pair of answers put the preferred one in the place of what is right, if somebody says so."""
+    if not PAIR.issubset(rest) or not RIGHT.isdisjoint(rest):
+        return
+    if columns.named.get("reference") != "chosen":
+        why = "of a pair of answers one is preferred, and none is the right one"
+        raise NotConverted(why, "--columns reference=chosen, if the preferred one is right")
+    del rest["rejected"]
+    chosen = _read_json(rest.pop("chosen"))
+    asked = rest.pop("prompt", None)
+    if isinstance(chosen, list):
+        rest["messages"] = chosen
+    elif name_marks(chosen) is not None:
+        rest["messages"] = read_talk(chosen)
+    else:
+        rest |= {"prompt": asked, "chosen": chosen}
+
+
+def _take_functions(rest: dict[str, Any]) -> Any:
+    """Take the functions out of a row, by whatever name; None where it has none."""
+    found = [_read_json(rest.pop(name, None)) for name in ("functions", "tools", "function")]
+    functions = next((each for each in found if each), None)
+    if isinstance(rest.get("question"), list):  # of BFCL: a list of turns, each of messages
+        turns = rest["question"]
+        if len(turns) > 1 and isinstance(turns[0], list):
+            raise NotConverted("a task of several turns, where a record asks once", "leave such rows out")
+        rest["messages"] = turns[0] if isinstance(turns[0], list) else turns
+        del rest["question"]
+        right = _read_json(rest.pop("ground_truth", None))
+        if right is None:
+            why = "a question without ground_truth, which BFCL has in possible_answer/"
+            raise NotConverted(why, "put the ground_truth of each id into its row")
+        rest["gold"] = right[0] if isinstance(right, list) and len(right) == 1 else right
+    if functions is None and (listed := functions_in(rest.get("system"))):  # of glaive
+        functions = listed
+        del rest["system"]
+    return functions
+
+
 def _asked(rest: dict[str, Any], columns: Columns) -> tuple[Any, Any, Sequence[tuple[str, Any]]]:
     """Take out of a row what is asked, what is right as it is written, and the calls that are right."""
     right, judge = None, rest.get("reward_model")
@@ -124,17 +189,25 @@ def _asked(rest: dict[str, Any], columns: Columns) -> tuple[Any, Any, Sequence[t
         if "id" not in rest and isinstance(extra, Mapping) and extra.get("index") is not None:
             rest["id"] = f"{extra.get('split') or 'row'}-{extra['index']}"
         right = rest.pop("reward_model")["ground_truth"]
+    if (name := _marked(rest)) is not None:
+        rest["messages"] = read_talk(rest.pop(name))
     talk = next((name for name in TALKS if name in rest), None)
     if talk is None and isinstance(_read_json(rest.get("prompt")), list):
         talk = "prompt"
     if talk is not None:
         turns = _turns(_read_json(rest.pop(talk)))
-        if isinstance(system := rest.pop("system", None), str) and system.strip():
-            turns.insert(0, Turn("system", system))
+        system = rest.pop("system", rest.pop("systemInstruction", rest.pop("system_instruction", None)))
+        system = _text(system["parts"]) if isinstance(system, Mapping) and "parts" in system else system
+        if isinstance(system, str) and system.removeprefix("SYSTEM:").strip():
+            turns.insert(0, Turn("system", system.removeprefix("SYSTEM:").strip()))
         done = _read_json(rest.pop("completion", None))
         turns += _turns(done) if isinstance(done, list) else []
         right = done if isinstance(done, str) and right is None else right
         asked, said, calls = _of_talk(turns, right)
+        if said is None and not calls and "gold" not in rest:
+            there = columns.candidates(rest)
+            named = there["reference"] or there["completion"]
+            said = rest.pop(named[0]) if len(named) == 1 else None
         beside = columns.named.get("reference", "answer")
         # What a record says is right was checked; what somebody said in the talk has the way there in it too
         return (
@@ -148,9 +221,10 @@ def _asked(rest: dict[str, Any], columns: Columns) -> tuple[Any, Any, Sequence[t
         asked = columns.find("prompt", rest, "the row")
         known = None if right is not None else columns.find("reference", rest, "the row")
     except AssayError as error:
-        raise NotConverted(f"{error.expected}: {error.found} ({error.fix})") from None
+        raise NotConverted(f"{error.expected}: {error.found}", error.fix) from None
     if asked is None or not isinstance(rest[asked], str):
-        raise NotConverted(f"no prompt among {', '.join(rest)[:120]} (--columns prompt=NAME,reference=NAME)")
+        fix = "--columns prompt=NAME,reference=NAME with names of these"
+        raise NotConverted(f"no prompt among {', '.join(rest)[:120]}", fix)
     if right is not None:
         return rest.pop(asked), right, ()
     if known in ("gold", "answer") and "gold" in rest:
@@ -211,11 +285,13 @@ def _turn(part: Mapping[str, Any]) -> Turn:
     named = str(part.get("role") or part.get("from") or "").lower()
     if named not in ROLES:
         raise NotConverted(f"a message of {ascii(named)[:40]}; known are {', '.join(ROLES)}")
-    content = part["content"] if part.get("content") is not None else part.get("value")
+    content = next((part[name] for name in ("content", "value", "parts") if part.get(name) is not None), None)
     calls = [_call(each) for each in _read_json(part.get("tool_calls")) or []]
     if isinstance(content, list):  # of Anthropic: a call is a part of what is said
-        calls += [_call(each) for each in content if _is_call(each)]
-        content = [each for each in content if not _is_call(each)]
+        calls += [_call(each.get("functionCall", each)) for each in content if _is_call(each)]
+        told = any(isinstance(each, Mapping) and "functionResponse" in each for each in content)
+        named = "tool" if told else named
+        content = [each for each in content if not _is_call(each) and not told]
     text = _text(content)
     if isinstance(part.get("function_call"), Mapping):
         calls.append(_call(part["function_call"]))
@@ -225,7 +301,7 @@ def _turn(part: Mapping[str, Any]) -> Turn:
 
 
 def _is_call(part: Any) -> bool:
-    return isinstance(part, Mapping) and part.get("type") == "tool_use"
+    return isinstance(part, Mapping) and (part.get("type") == "tool_use" or "functionCall" in part)
 
 
 def _text(content: Any) -> str:
@@ -253,7 +329,8 @@ def _call(written: Any) -> tuple[str, Any]:
     if not isinstance(call, Mapping) or not isinstance(call.get("name"), str):
         raise NotConverted("an answer in words where a call of a function is due")
     given = next(
-        (call[name] for name in ("arguments", "parameters", "input") if call.get(name) is not None), None
+        (call[name] for name in ("arguments", "parameters", "input", "args") if call.get(name) is not None),
+        None,
     )
     arguments = _read_json(given) if given is not None else {}
     if not isinstance(arguments, Mapping):
@@ -268,7 +345,7 @@ def _functions(written: Any) -> list[Any]:
     if not isinstance(listed, list):
         raise NotConverted("tools that are no list of functions")
     found = []
-    for each in map(_read_json, listed):
+    for each in _declared(map(_read_json, listed)):
         inner = each.get("function") if isinstance(each, Mapping) else None
         function = without_nulls(inner if isinstance(inner, Mapping) else each)
         if not isinstance(function, dict) or not function.get("name"):
@@ -276,9 +353,34 @@ def _functions(written: Any) -> list[Any]:
         if "input_schema" in function:  # as Anthropic calls it
             function.setdefault("parameters", function.pop("input_schema"))
         if "parameters" in function:
-            function["parameters"] = _as_schema(without_nulls(_read_json(function["parameters"])))
+            function["parameters"] = _as_schema(
+                _in_lower_case(without_nulls(_read_json(function["parameters"])))
+            )
         found.append(function)
     return found
+
+
+def _declared(listed: Iterable[Any]) -> Iterator[Any]:
+    """Yield functions one by one, also those that Gemini declares together."""
+    for each in listed:
+        several = (
+            each.get("functionDeclarations", each.get("function_declarations"))
+            if isinstance(each, Mapping)
+            else None
+        )
+        yield from several if isinstance(several, list) else [each]
+
+
+def _in_lower_case(schema: Any) -> Any:
+    """Return a schema with the types of Gemini, which are in capitals, as JSON Schema has them."""
+    if isinstance(schema, Mapping):
+        return {
+            name: part.lower()
+            if name == "type" and isinstance(part, str) and part.isupper()
+            else _in_lower_case(part)
+            for name, part in schema.items()
+        }
+    return [_in_lower_case(part) for part in schema] if isinstance(schema, list) else schema
 
 
 def _as_schema(parameters: Any) -> Any:

@@ -14,9 +14,10 @@ from assay.core.storage.files import write_text
 from assay.core.storage.json import as_written
 from assay.tools.columns import Columns
 from assay.tools.own_data.forms import NotConverted, convert, name_form
-from assay.tools.own_data.tables import FIX, name_container, read_rows
+from assay.tools.own_data.tables import name_container, read_rows
 
 MOST_REASONS = 5
+EDIT = "write a prompt into each row, and what is right as answer, or gold beside a schema or functions"
 
 
 def run(file: Path, to: Path, columns: str | None, schema: str | None, *, force: bool) -> None:
@@ -39,11 +40,12 @@ def run(file: Path, to: Path, columns: str | None, schema: str | None, *, force:
         fix = "another --to, or --force to write over it"
         raise DataError("a new file", found="one that is there", where=str(to), fix=fix)
     named, rows = Columns.read(columns), read_rows(file)
-    records, lost = list[dict[str, Any]](), dict[str, list[int]]()
+    records, lost, fix = list[dict[str, Any]](), dict[str, list[int]](), ""
     for number, row in enumerate(rows, start=1):
         try:
             records.append(convert(row, named, schema))
         except NotConverted as error:
+            fix = fix or error.fix
             lost.setdefault(str(error), []).append(number)
     reasons = [
         f"{counted(len(numbers), 'rows')} left out, first {numbers[0]}: {why}"
@@ -51,7 +53,13 @@ def run(file: Path, to: Path, columns: str | None, schema: str | None, *, force:
     ]
     if not records:
         found = "; ".join(reasons[:MOST_REASONS]) or "none"
-        raise DataError("rows with a prompt", found=found, where=str(file), fix=FIX)
+        raise DataError("rows with a prompt", found=found, where=str(file), fix=fix or EDIT)
+    if has_schema(records):
+        told = [record for record in records if has_schema([record])]
+        if len(told) < len(records):
+            n = counted(len(records) - len(told), "rows")
+            reasons.append(f"{n} left out: no schema and no tools, beside rows that have them")
+        records = told
     write_text(to, "".join(as_written(record) + "\n" for record in records))
     for reason in reasons[:MOST_REASONS]:
         say(reason)

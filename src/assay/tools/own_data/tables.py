@@ -21,6 +21,8 @@ from assay.tools.columns import is_index
 
 FIX = "name a file of records: JSONL, a JSON array or object, CSV or Parquet, also in gzip"
 GZIP, PARQUET, MARK = b"\x1f\x8b", b"PAR1", b"\xef\xbb\xbf"
+SPLITS = ("train", "training", "validation", "valid", "val", "dev", "eval", "test", "testing")
+KEYS = ("data", "rows", "examples", "items", "records", "samples")
 _HEAD = 1 << 16
 _SEPARATORS = ",;\t"
 Row = dict[str, Any]
@@ -164,30 +166,46 @@ def _parsed(text: str) -> Any:
     return parse_strict(text, max_chars=MAX_FILE_BYTES, max_depth=MAX_DEPTH)
 
 
-def key_of_rows(value: Any) -> str | None:
-    """Return under which name a JSON object holds rows, as exports write it; None if it holds none.
+def keys_of_rows(value: Any) -> list[str]:
+    """Return under which names a JSON object holds rows, as exports write them: the splits, or other names;
+    none if it holds none.
 
-    >>> key_of_rows({"version": 1, "data": [{"prompt": "x"}]}), key_of_rows({"prompt": [{"role": "user"}]})
-    ('data', None)
+    >>> keys_of_rows({"version": 1, "data": [{"prompt": "x"}]}), keys_of_rows({"prompt": [{"role": "user"}]})
+    (['data'], [])
+    >>> keys_of_rows({"train": [{"prompt": "x"}], "test": {"prompt": ["y"], "answer": ["z"]}})
+    ['train', 'test']
     """
     if not isinstance(value, Mapping):
-        return None
-    lists = [k for k, v in value.items() if isinstance(v, list) and v and all(isinstance(p, dict) for p in v)]
-    known = [
-        name for name in ("data", "rows", "train", "examples", "items", "records", "samples") if name in lists
-    ]
-    return known[0] if known else None
+        return []
+    held = [name for name, each in value.items() if _is_list_of_rows(each)]
+    splits = [name for name in value if name in SPLITS and (name in held or _is_table(value[name]))]
+    return splits or [name for name in KEYS if name in held]
+
+
+def _is_list_of_rows(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(part, dict) for part in value)
 
 
 def rows_in(value: Any, path: Path) -> list[Row]:
-    """Return the rows that a JSON value holds: a list of objects, an object with such a list, or an object of
-    columns.
+    """Return the rows that a JSON value holds: a list of objects, an object with such a list, or with one for
+    each split, all of which are taken, or an object of columns.
 
     Raises:
-        DataError: It holds none.
+        DataError: It holds none, or several lists of which nobody says which one is meant.
     """
-    if (key := key_of_rows(value)) is not None:
-        value = value[key]
+    keys = keys_of_rows(value)
+    if len(keys) > 1 and keys[0] not in SPLITS:
+        fix = "write the list that you mean to a file of its own"
+        raise DataError("one list of records", found=", ".join(keys), where=str(path), fix=fix)
+    if keys and keys[0] in SPLITS:
+        # Which split a row was in stays with it; where it is held out again, its likeness decides.
+        return [
+            {"split": key, **row} if len(keys) > 1 else row
+            for key in keys
+            for row in rows_in(value[key], path)
+        ]
+    if keys:
+        value = value[keys[0]]
         if all(isinstance(row.get("row"), dict) for row in value):
             value = [row["row"] for row in value]  # as a server of data sets wraps them
     elif isinstance(value, dict) and _is_table(value):
@@ -205,8 +223,10 @@ def _cells(column: Any) -> Sequence[Any]:
     return list(column.values()) if isinstance(column, dict) else column
 
 
-def _is_table(value: Mapping[str, Any]) -> bool:
+def _is_table(value: Any) -> bool:
     """Return whether an object holds columns of one length, as tables are exported by column."""
+    if not isinstance(value, Mapping):
+        return False
 
     def numbered(column: Any) -> bool:
         return isinstance(column, dict) and all(name.isdecimal() for name in column)
