@@ -39,7 +39,6 @@ LONG = {
     "stages/test_at_hand.py",
     "stages/test_claim_inputs.py",
     "stages/test_refused_early.py",
-    "stages/test_served.py",
     "stages/test_tampering.py",
     "stages/test_two_processes.py",
     "tasks/collider/test_collider_players.py",
@@ -88,7 +87,6 @@ LONG = {
     "verification/test_own_packages.py",
     "verification/test_regenerated.py",
     "verification/test_retrained.py",
-    "verification/test_served.py",
 }
 
 

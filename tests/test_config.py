@@ -11,6 +11,7 @@ import pytest
 
 from assay.core.config.composition import preset_values
 from assay.core.config.reading import parse_params
+from assay.core.config.removed import IN_MESSAGES
 from assay.core.config.settings import Params
 from assay.core.errors import ConfigError
 from assay.core.storage.yaml import read_yaml
@@ -142,13 +143,26 @@ def test_a_secondary_suite_that_trains_chooses_or_decides_or_counts_twice_is_ref
     assert (error.where, error.found) == ("setting dataset.secondary", repr(names[0]))
 
 
+@pytest.mark.parametrize(
+    ("section", "values"),
+    [("base", {"kind": "served", "url": "http://127.0.0.1:8000/v1"}), ("train", {"served": {"model": "m"}})],
+)
+def test_a_served_model_in_the_settings_is_refused_with_the_commands_that_measure_it(
+    raw: dict[str, Any], section: str, values: dict[str, Any]
+) -> None:
+    raw[section] = values
+    error = refusal(raw)
+    assert error.where.startswith(f"setting {section}.") and "served" in error.found
+    assert error.fix == IN_MESSAGES  # tests/tools/served/test_page.py does what it says
+
+
 @pytest.mark.parametrize("backend", ["vllm", "vllm_server"])
 def test_a_setting_of_earlier_versions_is_refused_with_what_takes_its_place(
     raw: dict[str, Any], backend: str
 ) -> None:
     raw["generation"] = raw["generation"] | {"backend": backend}
     error = refusal(raw)
-    assert (error.where, error.found) == ("setting generation.backend", repr(backend))
+    assert (error.where, error.found) == ("setting generation.backend", f"{backend!r}, which was removed")
     raw["generation"] |= {"backend": error.fix.removeprefix("set generation.backend: ")}
     assert parse_params(raw).generation.backend == "cached"
 

@@ -140,6 +140,10 @@ def evaluate(
     policy: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="A model folder, models/base, or an adapter folder.")
     ] = None,
+    player: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="A scripted player of the task, in the place of --policy."),
+    ] = None,
     draws: Annotated[int | None, typer.Option(min=1, help="Episodes for each item.")] = None,
     best_of: Annotated[
         int | None, typer.Option(min=1, help="Also the best of so many draws; all if not given.")
@@ -200,14 +204,14 @@ def evaluate(
 
     given = locals()
     asked = make_request(tool.EvaluationRequest, given)
-    from assay.policy.served.request import served_base
+    from assay.policy.served.request import served_model
 
-    if (base := served_base(given)) is None:
-        tool.run(Path.cwd(), asked)
+    if (model_asked := served_model(given)) is None:
+        tool.run(Path.cwd(), asked) if player is None else tool.run_player(Path.cwd(), asked, player)
         return
     from assay.tools import evaluate_served
 
-    evaluate_served.run(Path.cwd(), asked, base)
+    evaluate_served.run(Path.cwd(), asked, model_asked)
 
 
 def sweep(

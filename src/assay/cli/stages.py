@@ -146,7 +146,7 @@ def _become_several(stage: str, params: Any, resume_from: Path | None = None) ->
     from assay.pipeline.launching import heed_launcher, launch, must_launch
 
     heed_launcher(params.distributed)
-    measures = stage in ("pre_eval", "post_eval") and params.served is None
+    measures = stage in ("pre_eval", "post_eval")
     if must_launch(params.distributed, any_number=measures) and (
         stage != "control" or "random_reward" in params.claim.controls
     ):

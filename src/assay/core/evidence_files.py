@@ -44,7 +44,6 @@ FILES: dict[str, dict[str, str]] = {
         "rival_few_shot.jsonl": "the same with examples from train in the prompt",
         "rival_best_of_n.jsonl": "the same, drawn again where a draw was not valid",
         "rival_constrained.jsonl": "the same under decoding that follows the record's JSON schema",
-        "pre_eval_served.json": "of a served base: who answered, tokens, cost, and why answers ended",
         "rivals.json": "what became of those three: examples, draws, tokens, and why one did not play",
     },
     f"{RESULTS}/train": {
@@ -80,7 +79,6 @@ FILES: dict[str, dict[str, str]] = {
         "base_again.jsonl": (
             "every held-out episode of the base after the training, with other sampling seeds"
         ),
-        "post_eval_served.json": "the same of the tuned one, and of the base after it",
         NAMED_DATA: "what the data that an external training saw share with those here, as far as named",
     },
 }

@@ -17,7 +17,6 @@ from assay.core.storage.files import read_text, sha256_bytes
 from assay.core.storage.json import loads, read_record
 from assay.core.storage.untrusted import read_capped
 from assay.dataset.audit_records import Contamination
-from assay.dataset.served import ServedPin
 from assay.dataset.source import MAX_FILE_BYTES, DataRow, KeptRecord, read_lines
 from assay.tasks.protocol import Item
 
@@ -60,9 +59,7 @@ class ExternalFacts(Record):
     base_digest: str
     policy_digest: str = Field(description="of the base under what was taken, or of a whole model alone")
     whole: WholeFacts | None = Field(default=None, description="of a whole model; None of an adapter")
-    served: ServedPin | None = Field(
-        default=None, description="of a model behind an address; null where files were brought"
-    )
+    served: None = Field(default=None, description="null; of earlier versions, which took models by address")
 
 
 class NamedFound(Record):

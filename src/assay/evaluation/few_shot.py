@@ -76,7 +76,7 @@ def few_shot(
     suite: Suite,
     k: int,
     *,
-    dialogue: Opens | None,
+    dialogue: Opens,
     positions: int | None,
     max_new_tokens: int,
 ) -> tuple[Task, int]:
@@ -87,19 +87,17 @@ def few_shot(
         train: Its train items.
         suite: What is played of it.
         k: Most examples.
-        dialogue: Renders and tokenises; None where prompts are sent whole to who does, and any number fits.
+        dialogue: Renders and tokenises.
         positions: Tokens that the model can read and write in one conversation; None: any number.
         max_new_tokens: Of one completion.
     """
-    room = 0 if dialogue is None or positions is None else _room(task, suite, dialogue, max_new_tokens)
+    room = 0 if positions is None else _room(task, suite, dialogue, max_new_tokens)
     for n in range(k, 0, -1):
         shown = Shown(task, train, n, suite.seed)
         there = min((len(shown.examples(item)) for item in suite.items), default=0)
         if there == 0:
             return task, 0
         fitting = cast(Task, shown)
-        if dialogue is None:
-            return fitting, there
         worlds = {play.item.id: play for play in suite.plays()}.values()
         openings = [
             (fitting.start(p.item, p.world_seed)[0], task.start(p.item, p.world_seed)[0]) for p in worlds

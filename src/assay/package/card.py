@@ -96,7 +96,7 @@ def model_card(
     """
     evaluable = claim.verdict not in ("NOT EVALUABLE", DRAFT)
     shown, hub, template = measured if evaluable else None, hub_base(base), params.base.template
-    adapter = params.served is None and whole_of(trained) is None
+    adapter = whole_of(trained) is None
     frame = shown and before_after_frame(shown.before, shown.after, shown.metrics)
     gap = frame is not None and NO_INTERVAL in markdown_table(frame)
     named = f'"{hub}", revision="{base.revision}"' if hub else ""
@@ -110,7 +110,6 @@ def model_card(
             adapter=adapter,
         ),
         adapter=adapter,
-        served=params.served,
         whole=whole_of(trained),
         claim=claim,
         evaluable=evaluable,
@@ -213,7 +212,7 @@ def metadata(
         base: What was trained.
         fingerprint: The data.
         data: What they are called.
-        adapter: Whether it is an adapter, and not a whole or served model, which is not in the package.
+        adapter: Whether it is an adapter, and not a whole model, which is not in the package.
     """
     from huggingface_hub import EvalResult, ModelCardData
 

@@ -1,5 +1,5 @@
-"""What takes the place of a training that was done elsewhere: its adapter, its whole model, or where it is
-served, is looked at and taken as it is."""
+"""What takes the place of a training that was done elsewhere: its adapter or its whole model is looked at and
+taken as it is."""
 
 from __future__ import annotations
 
@@ -8,18 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.core.config.places import setting
-from assay.core.config.training import Brought, ExternalTraining, ServedTraining
+from assay.core.config.training import ExternalTraining
 from assay.core.console import complain, say
 from assay.core.errors import DataError, PolicyError
 from assay.core.evidence_files import LOGS, folder_of
 from assay.core.storage.files import read_bytes, sha256_bytes, write_bytes, write_folder
 from assay.core.storage.json import write_json
 from assay.dataset.external import ExternalFacts, WholeFacts
-from assay.dataset.served import ServedPin
 from assay.pipeline.inputs import items_of, task_of
 from assay.pipeline.policies import ADAPTER
 from assay.pipeline.project import Project
-from assay.pipeline.served import BASE, TUNED, pin_served, pinned
 from assay.policy.base.pretrained import LOCAL, POINTER, PinnedSource, locate, pointer_text
 from assay.policy.digests import adapted_digest, digest_folder, listing_digest
 
@@ -34,45 +32,34 @@ DEEPEST = 4  # folders below the one that was named, in which others are looked 
 SHOWN = 256  # train items whose prompts are written by both templates
 
 
-def take(project: Project, brought: Brought) -> None:
+def take(project: Project, brought: ExternalTraining) -> None:
     """Write models/adapter and train.json from what the settings name; whatever a training would tell stays
-    unwritten. Of a whole or a served model models/adapter is a pointer: it is not copied.
+    unwritten. Of a whole model models/adapter is a pointer: it is not copied.
 
     Raises:
-        ConfigError: The key of a server is not there.
         DataError: A file is missing, no regular one, a link that leaves the folder, or another than the
             settings say.
-        PolicyError: It is neither a plain LoRA adapter of this base nor a whole model that can be loaded; or
-            a server does not answer, or nothing was pinned as base.
+        PolicyError: It is neither a plain LoRA adapter of this base nor a whole model that can be loaded.
     """
     plan = sha256_bytes(read_bytes(project.results(PLAN), fix="./run dvc repro fingerprint"))
-    whole: WholeFacts | None = None
-    pin: ServedPin | None = None
-    if isinstance(brought, ServedTraining):
-        of_base, pin = pinned(project, BASE).digest, pin_served(project, TUNED)
-        policy, named = pin.digest, f"{pin.identity.model} at {pin.url}"
-    else:
-        assert isinstance(brought, ExternalTraining)
-        base = locate(project.root / "models/base")
-        whole = _take_files(project, brought, base)
-        of_base, named = digest_folder(base), brought.folder
-        policy = brought.sha256 if whole else adapted_digest(of_base, project.root / ADAPTER)
+    base = locate(project.root / "models/base")
+    whole, of_base = _take_files(project, brought, base), digest_folder(base)
+    policy = brought.sha256 if whole else adapted_digest(of_base, project.root / ADAPTER)
     for each in (folder_of("train"), f"{LOGS}/train"):
         shutil.rmtree(project.root / each, ignore_errors=True)
     facts = ExternalFacts(
         kind="external",
         how=brought.how,
-        sha256=brought.told_digest,
+        sha256=brought.sha256,
         claim_plan_sha256=plan,
         base_digest=of_base,
         policy_digest=policy,
         whole=whole,
-        served=pin,
     )
     write_json(project.results("train.json"), facts)
     # A log without a step: DVC wants the folder, and a package has no empty one.
     write_bytes(project.results("train_log.jsonl"), b"")
-    say(f"train: took {named}, policy {policy[:12]}; how it was trained is not known")
+    say(f"train: took {brought.folder}, policy {policy[:12]}; how it was trained is not known")
     if not brought.data:
         complain("train.data names no file: whether it was trained on held-out records is not known")
 

@@ -25,7 +25,6 @@ from assay.pipeline.inputs import decoding_of, heldout_suite, secondary_file, se
 from assay.pipeline.note_openings import note_opening
 from assay.pipeline.project import Project
 from assay.pipeline.resume import KeptEpisodes, locked, machine_of, run_key, say_other_machine
-from assay.pipeline.served import ServedPolicy
 from assay.policy.model import Policy
 from assay.policy.processes import ALONE, Processes
 from assay.tasks.protocol import Task, answer_key
@@ -42,7 +41,7 @@ class Beside(Protocol):
 
 def evaluate(
     project: Project,
-    policy: Policy | ServedPolicy,
+    policy: Policy,
     name: str,
     *,
     reads: Sequence[str] = (),
@@ -110,7 +109,7 @@ def evaluate(
 
 def play_kept(
     project: Project,
-    policy: Policy | ServedPolicy,
+    policy: Policy,
     label: str,
     task: Task,
     plays: Sequence[Play],
@@ -126,7 +125,7 @@ def play_kept(
     Args:
         project: Whose settings hold.
         policy: Who plays.
-        label: What the bar says, and by what the answers of a served model are counted.
+        label: What the bar says.
         task: What is played.
         plays: Items with their draws and seeds.
         kept: Keeps what was played before an interruption, and knows what was played now.
@@ -141,29 +140,25 @@ def play_kept(
     if bound is not None:  # not every engine can be bound
         decoding = replace(decoding, backend="cached", cuda_graphs=False, drafts=0)
     with progress(f"{label}: episodes", len(plays)) as advance:
-        if isinstance(policy, ServedPolicy):  # whose answers are kept, in place of batches
-            with phases("generate"):
-                episodes, kept.played = policy.play(label, task, plays, decoding, progress=advance)
-        else:
-            episodes = measure(
-                policy,
-                task,
-                plays,
-                decoding,
-                batch_size=params.generation.batch_size,
-                progress=advance,
-                phases=phases,
-                retries=params.health.retries,
-                kept=kept,
-                processes=processes,
-                bound=bound,
-            )
+        episodes = measure(
+            policy,
+            task,
+            plays,
+            decoding,
+            batch_size=params.generation.batch_size,
+            progress=advance,
+            phases=phases,
+            retries=params.health.retries,
+            kept=kept,
+            processes=processes,
+            bound=bound,
+        )
     return episodes, sum(phases.take().values())
 
 
 def _one(
     project: Project,
-    policy: Policy | ServedPolicy,
+    policy: Policy,
     label: str,
     suite: Suite,
     greedy: bool,

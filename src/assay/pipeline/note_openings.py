@@ -65,9 +65,7 @@ def recipe_of(params: Params) -> Recipe:
     values["generation"] = params.generation.model_dump(mode="json", exclude_defaults=True)
     values["evaluation"].pop("open")  # what is noted is open
     if params.external is not None:  # what is said of it makes it no other
-        values["train"] = params.external.told_digest
-    if params.served is not None:  # how fast it is asked, neither
-        values["base"] = params.served.asked
+        values["train"] = params.external.sha256
     return Recipe(digest([values[name] for name in RECIPE]), params.seed, tuple(params.claim.seeds))
 
 

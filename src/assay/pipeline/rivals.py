@@ -21,7 +21,7 @@ from assay.pipeline.inputs import decoding_of, heldout_suite, items_of, task_of
 from assay.pipeline.project import Project
 from assay.pipeline.resume import KeptEpisodes
 from assay.pipeline.rival_files import BaseRival, BaseRivals, facts_of, file_of, suite_for, valid
-from assay.pipeline.served import ServedPolicy
+from assay.policy.engine.context import positions_of, windows_of
 from assay.policy.model import Policy
 from assay.policy.processes import ALONE, Processes
 from assay.tasks.protocol import Task, schematic
@@ -33,7 +33,7 @@ class _Table:
     """Where rivals play: everything that one of them shares with the others."""
 
     project: Project
-    policy: Policy | ServedPolicy
+    policy: Policy
     folder: Path
     key: str
     processes: Processes
@@ -50,7 +50,7 @@ class _Table:
 
 
 def play_rivals(
-    project: Project, policy: Policy | ServedPolicy, processes: Processes = ALONE, *, folder: Path, key: str
+    project: Project, policy: Policy, processes: Processes = ALONE, *, folder: Path, key: str
 ) -> None:
     """Play every rival that the settings ask for and write `rival_<name>.jsonl` of each, and rivals.json.
 
@@ -95,18 +95,13 @@ def _tell(name: str, facts: BaseRival, episodes: Sequence[Episode]) -> None:
 def _few_shot(table: _Table, task: Task, suite: Suite) -> tuple[list[Episode], BaseRival]:
     params, policy = table.project.params, table.policy
     asked = params.evaluation.rivals.few_shot
-    if isinstance(policy, ServedPolicy):  # nobody knows how much it reads
-        dialogue = positions = None
-    else:
-        from assay.policy.engine.context import positions_of
-
-        dialogue, positions = policy.dialogue, positions_of(policy.model.config)
+    positions = positions_of(policy.model.config)
     shown, used = few_shot(
         task,
         items_of(table.project, "train"),
         suite,
         asked,
-        dialogue=dialogue,
+        dialogue=policy.dialogue,
         positions=positions,
         max_new_tokens=decoding_of(table.project).max_new_tokens,
     )
@@ -142,12 +137,10 @@ def _another(play: Play, number: int) -> Play:
 
 
 def _constrained(table: _Table, task: Task, suite: Suite) -> tuple[list[Episode], BaseRival]:
-    from assay.policy.engine.context import windows_of
     from assay.policy.engine.grammar import Grammars
 
     policy, written = table.policy, schematic(task)
     assert written is not None, "only answers with a schema are constrained"
-    assert not isinstance(policy, ServedPolicy), "refused by the settings"
     model = policy.model
     try:
         windows_of(model.config, recurrent=bool(getattr(model, "_is_stateful", False)))

@@ -1,5 +1,5 @@
-"""Stage 2: pin the base policy. Build and warm-start the tiny one and check it, resolve a pretrained
-model, or ask who is served."""
+"""Stage 2: pin the base policy. Build and warm-start the tiny one and check it, or resolve a pretrained
+model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.core.config.served import ServedBase
 from assay.core.config.settings import PretrainedBase, ScratchBase
 from assay.core.console import complain, progress, say
 from assay.core.errors import ConfigError, PolicyError
@@ -26,7 +25,6 @@ from assay.evaluation.measures import mean_of
 from assay.pipeline.inputs import decoding_of, items_of, task_of
 from assay.pipeline.policies import tell_control_tokens, tokenizer_of
 from assay.pipeline.project import Project
-from assay.pipeline.served import pin_base
 from assay.policy.base import pretrained, tiny
 from assay.policy.base.limits import refuse_too_large
 from assay.policy.digests import digest_folder
@@ -49,9 +47,6 @@ MARGIN, SHARPER = 0.03, 0.25
 def run(project: Project) -> None:
     """Write models/base and base.json; refuse a base that does not speak the task."""
     params = project.params
-    if isinstance(params.base, ServedBase):
-        pin_base(project)
-        return
     if isinstance(params.base, PretrainedBase):
         tell_control_tokens(project, pin_pretrained(project, params.base), "train")
         return

@@ -14,7 +14,6 @@ from assay.pipeline.inputs import heldout_suite, items_of, secondary_suites
 from assay.pipeline.note_openings import opened_records
 from assay.pipeline.policies import ADAPTER, open_policy, tell_control_tokens
 from assay.pipeline.project import Project
-from assay.pipeline.served import open_base, open_tuned, write_arms
 from assay.policy.base.pretrained import POINTER
 from assay.policy.processes import Processes
 
@@ -32,10 +31,6 @@ def run(project: Project) -> None:
     pipeline. openings.json says which trained policy this was that saw the held-out records: its claim is
     tested by it. A draft opens nothing, and has none.
     """
-    if project.params.served is not None:
-        search_named(project)
-        _served(project)
-        return
     processes = Processes.joined(project.params.distributed, device=project.params.device, any_number=True)
     if processes.main:
         search_named(project)
@@ -54,16 +49,6 @@ def run(project: Project) -> None:
     if processes.main:
         _tell_openings(project, trained, base.digest)
     processes.leave()
-
-
-def _served(project: Project) -> None:
-    # Both open until all is written: the answers of one that is closed count as used up, and a call after a
-    # kill asks for them anew.
-    with open_tuned(project, STAGE, reads=READS) as tuned, open_base(project, STAGE, reads=READS) as base:
-        evaluate(project, tuned, STAGE, reads=READS, secondary=True)
-        evaluate(project, base, "base_again", reads=READS, stage=STAGE, greedy=False, again=True)
-        write_arms(project, STAGE, tuned, base)
-        _tell_openings(project, tuned.digest, base.digest)
 
 
 def _tell_openings(project: Project, trained: str, base: str) -> None:

@@ -10,7 +10,6 @@ from assay.pipeline.heldout import evaluate
 from assay.pipeline.policies import open_policy, tell_control_tokens
 from assay.pipeline.project import Project
 from assay.pipeline.rivals import play_rivals
-from assay.pipeline.served import open_base, write_arms
 from assay.policy.processes import Processes
 
 STAGE = "pre_eval"
@@ -20,12 +19,6 @@ WRITES = (folder_of(STAGE),)
 
 def run(project: Project) -> None:
     """Write pre_eval.jsonl, pre_eval_greedy.jsonl, and the episodes of secondary suites and of rivals."""
-    if project.params.served is not None:
-        with open_base(project, STAGE, reads=READS) as served:
-            beside = partial(play_rivals, project, served)
-            evaluate(project, served, STAGE, reads=READS, secondary=True, beside=beside)
-            write_arms(project, STAGE, served)
-        return
     processes = Processes.joined(project.params.distributed, device=project.params.device, any_number=True)
     with processes.as_one():
         policy = open_policy(project, None)

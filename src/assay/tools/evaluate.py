@@ -22,6 +22,7 @@ from assay.dataset.suite import Suite, rules_of
 from assay.evaluation.alarms import alarm_said, alarms, cuts_said
 from assay.evaluation.measures import is_rate
 from assay.evaluation.phases import Latency, Stopwatch, latency
+from assay.evaluation.replay import play_baseline
 from assay.evaluation.trajectory import open_item
 from assay.evaluation.written import Written, count_written, find_written_cautions, said_of_written
 from assay.evidence.formatting import interval_text
@@ -31,8 +32,11 @@ from assay.pipeline.project import Project
 from assay.statistics.checkpoint_rows import BestOf, best_of_items
 from assay.statistics.report import Report, report_on
 from assay.tasks.protocol import Task
+from assay.tasks.rivals import players_of
 from assay.tools.columns import Columns
 from assay.tools.tasks_file import items_of, note_asked, open_project, suite_from
+
+TOKENS = ("mean_tokens", "mean_tokens_per_completion")
 
 if TYPE_CHECKING:
     from assay.policy.model import Policy
@@ -43,7 +47,8 @@ class EvaluationRequest:
     """What the command line says; None leaves a matter to the settings."""
 
     tasks: Path
-    policy: Path | None = None  # None: a served model
+    policy: Path | None = None  # None: a scripted player, or a served model
+    player: str | None = None
     task: str | None = None
     draws: int | None = None
     best_of: int | None = None
@@ -113,7 +118,7 @@ def run(root: Path, asked: EvaluationRequest) -> None:
     from assay.tools.policy_folder import open_folder
 
     if asked.policy is None:
-        fix = "--policy FOLDER, or --served URL --model NAME"
+        fix = "--policy FOLDER, --player NAME, or --served URL --model NAME"
         raise ConfigError("a policy", found="none", where="assay evaluate", fix=fix)
     ready = prepare(root, asked)
     project, task, suite = ready.project, ready.task, ready.suite
@@ -125,12 +130,44 @@ def run(root: Path, asked: EvaluationRequest) -> None:
     with progress("evaluate: episodes", len(plays)) as advance:
         stopwatch = Stopwatch(advance)
         batch_size = asked.batch_size or project.params.generation.batch_size
-        episodes = measure(policy, task, plays, ready.decoding, batch_size=batch_size, progress=stopwatch)
+        episodes = measure(
+            policy,
+            task,
+            plays,
+            ready.decoding,
+            batch_size=batch_size,
+            progress=stopwatch,
+            retries=project.params.health.retries,
+        )
     report = report_of(ready, episodes, policy.digest)
     evaluation = evaluation_of(ready, asked.tasks, str(asked.policy), report, episodes)
     question = [report.policy_digest, repr(replace(asked, out=None))]
     out = asked.out or default_folder(root, ready, asked.tasks, real(asked.policy).name, question)
     conclude(out, ready, evaluation, episodes, latency(episodes, stopwatch.seconds))
+
+
+def run_player(root: Path, asked: EvaluationRequest, name: str) -> None:
+    """Let a scripted player of the task play, and write what `run` does: a rival for `assay judge`.
+
+    Raises:
+        ConfigError: The task has no such player, or another policy is named too.
+    """
+    if asked.policy is not None:
+        fix = "leave one of the two out"
+        raise ConfigError("one policy", found="--policy too", where="--player", fix=fix)
+    ready = prepare(root, asked)
+    project, task, plays = ready.project, ready.task, ready.suite.plays()
+    train, _ = items_of(project, task, project.data("train.jsonl"))  # of which a constant answer is made
+    players = players_of(task, train)
+    if name not in players:
+        fix = f"--player {next(iter(players), 'NAME')}"
+        raise ConfigError(" or ".join(sorted(players)), found=repr(name), where="--player", fix=fix)
+    episodes = play_baseline(task, players[name], plays, name, retries=project.params.health.retries)
+    report = without_tokens(report_of(ready, episodes, f"scripted:{name}"))
+    evaluation = evaluation_of(ready, asked.tasks, f"player {name}", report, episodes)
+    question = [report.policy_digest, repr(replace(asked, out=None))]
+    out = asked.out or default_folder(root, ready, asked.tasks, name, question)
+    conclude(out, ready, evaluation, episodes, None)
 
 
 def report_of(ready: Prepared, episodes: Sequence[Episode], policy_digest: str) -> Report:
@@ -291,3 +328,18 @@ def default_folder(root: Path, ready: Prepared, tasks: Path, name: str, question
     how = "greedy" if ready.decoding.temperature == 0 else f"k{ready.suite.draws}"
     asked = digest([ready.suite.digest, ready.tasks_sha256, *question])
     return root / ".scratch/evaluate" / f"{ready.task.name}-{tasks.stem}-{name}-{how}-{asked[:8]}"
+
+
+def without_tokens(report: Report) -> Report:
+    """Return a report without means of tokens, which nobody counted."""
+    strata = {
+        label: {
+            value: each.model_copy(update={"measures": _rest(each.measures)}) for value, each in found.items()
+        }
+        for label, found in report.strata.items()
+    }
+    return report.model_copy(update={"measures": _rest(report.measures), "strata": strata})
+
+
+def _rest(measures: dict[str, Interval]) -> dict[str, Interval]:
+    return {name: value for name, value in measures.items() if name not in TOKENS}

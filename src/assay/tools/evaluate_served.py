@@ -8,19 +8,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
 
-from assay.core.config.served import ServedBase
 from assay.core.console import complain, progress, say
 from assay.core.counting import counted
 from assay.core.errors import ConfigError
-from assay.core.records import Episode, Interval
+from assay.core.records import Episode
 from assay.core.storage.json import write_json
 from assay.core.storage.locks import hold
-from assay.dataset.served import Prices
 from assay.evaluation.phases import Stopwatch, latency
 from assay.evaluation.served import play_served
 from assay.policy.served.asking import Served
 from assay.policy.served.client import ServedAnswer, client_of
 from assay.policy.served.identity import (
+    Prices,
     facts_of,
     facts_said,
     find_answer_cautions,
@@ -29,18 +28,16 @@ from assay.policy.served.identity import (
     settings_of,
 )
 from assay.policy.served.journal import Journal
-from assay.policy.served.request import check_extra
-from assay.statistics.report import Report
+from assay.policy.served.request import ServedModel, check_extra
 from assay.tools import evaluate
 from assay.tools.evaluate import EvaluationRequest
 from assay.tools.tasks_file import note_asked
 
 SILENCE = 15.0  # seconds without an answer, after which one is told what is waited for
 _SIGNS = re.compile(r"[^A-Za-z0-9._-]+")
-TOKENS = ("mean_tokens", "mean_tokens_per_completion")
 
 
-def run(root: Path, asked: EvaluationRequest, of: ServedBase) -> None:
+def run(root: Path, asked: EvaluationRequest, of: ServedModel) -> None:
     """Play, print a table, and write what `assay evaluate` writes; beside it answers.jsonl and served.json.
 
     Raises:
@@ -49,14 +46,14 @@ def run(root: Path, asked: EvaluationRequest, of: ServedBase) -> None:
         RecordError: The answers that are kept cannot be read; nothing was changed.
         RunningAlready: Another process plays there.
     """
-    if asked.policy is not None or asked.batch_size is not None:
-        option = "--batch-size" if asked.policy is None else "--policy"
-        fix = "leave one of the two out" + ("; --in-flight says how many at once" * (asked.policy is None))
+    beside = {"--policy": asked.policy, "--player": asked.player, "--batch-size": asked.batch_size}
+    if option := next((name for name, value in beside.items() if value is not None), None):
+        fix = f"leave one of the two out{'; --in-flight says how many at once' * (option == '--batch-size')}"
         raise ConfigError("a folder or a served model", found=option, where="--served", fix=fix)
     ready = evaluate.prepare(root, asked)
     decoding, limit = ready.decoding, ready.task.max_prompt_tokens
     check_extra(of.extra, decoding.max_new_tokens)
-    client = client_of(of, of)
+    client = client_of(of)
     cards = client.cards()
     identity = identity_of(of.model, settings_of(decoding, of.extra), cards)
     cautions = evaluate.find_suite_cautions(ready.project, ready.suite)
@@ -75,14 +72,21 @@ def run(root: Path, asked: EvaluationRequest, of: ServedBase) -> None:
             stopwatch = Stopwatch(advance)
             played = say_waiting(len(plays), of.in_flight, stopwatch)
             with played as heard:
-                found = play_served(served, ready.task, plays, in_flight=of.in_flight, progress=heard)
+                found = play_served(
+                    served,
+                    ready.task,
+                    plays,
+                    in_flight=of.in_flight,
+                    retries=ready.project.params.health.retries,
+                    progress=heard,
+                )
     prices = None
     if of.price_in is not None and of.price_out is not None:
         prices = Prices(prompt=of.price_in, completion=of.price_out)
     facts = facts_of(identity, found.answers, kept=found.kept, again=client.again, prices=prices)
     report = evaluate.report_of(ready, found.episodes, facts.policy_digest)
     if facts.without_usage:
-        report = without_tokens(report)
+        report = evaluate.without_tokens(report)
     hidden, name = sum(each.hides_all for each in found.answers), f"served {of.model}"
     evaluation = evaluate.evaluation_of(ready, asked.tasks, name, report, found.episodes, hidden=hidden)
     took, kept = None, len(found.episodes) - len(found.played)
@@ -91,12 +95,9 @@ def run(root: Path, asked: EvaluationRequest, of: ServedBase) -> None:
     write_json(out / "served.json", facts)
     billed = facts.completion_tokens
     evaluate.conclude(out, ready, evaluation, found.episodes, took, billed=billed)
-    for line in facts_said(facts, facts.kept, facts.asked_again):
+    for line in facts_said(facts):
         say(line)
-    for caution in (
-        *find_answer_cautions(facts, facts.identity.answered_as, limit),
-        *find_repeated(found.episodes, found.answers),
-    ):
+    for caution in (*find_answer_cautions(facts, limit), *find_repeated(found.episodes, found.answers)):
         complain(caution)
 
 
@@ -147,18 +148,3 @@ def find_repeated(episodes: Sequence[Episode], answers: Sequence[ServedAnswer]) 
         return []
     same = "all draws of every item are the same text"
     return [f"{same}: the server decodes greedily whatever it is asked, or the model is sure of all of them"]
-
-
-def without_tokens(report: Report) -> Report:
-    """Return a report without means of tokens, which nobody counted."""
-    strata = {
-        label: {
-            value: each.model_copy(update={"measures": _rest(each.measures)}) for value, each in found.items()
-        }
-        for label, found in report.strata.items()
-    }
-    return report.model_copy(update={"measures": _rest(report.measures), "strata": strata})
-
-
-def _rest(measures: dict[str, Interval]) -> dict[str, Interval]:
-    return {name: value for name, value in measures.items() if name not in TOKENS}

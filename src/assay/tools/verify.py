@@ -286,8 +286,6 @@ def _on_demand(root: Path, asked: VerifyRequest, sound: bool, copied: Path | Non
 
         if Project.open(root).params.task.brings_code:
             why = "not done, because it runs the task's own code; --task-code DIR runs your own copy of it"
-    if sound and asked.regenerate is not None and why is None and _is_served(root):
-        why = "not done: a served model cannot be pinned, so other answers would show nothing"
     if asked.regenerate is None or why:
         unasked = "not asked for (--regenerate N plays N batches of each file again)"
         yield _unlooked("V4", *((unasked, "not asked") if asked.regenerate is None else (str(why),)))
@@ -313,12 +311,6 @@ def _on_demand(root: Path, asked: VerifyRequest, sound: bool, copied: Path | Non
         from assay.verify.rerun.retrained import retrained
 
         yield from retrained(Project.open(root), base=asked.base)
-
-
-def _is_served(root: Path) -> bool:
-    from assay.pipeline.project import Project
-
-    return Project.open(root).params.served is not None
 
 
 def _unlooked(level: Level, why: str, outcome: Outcome = "not checked") -> Check:

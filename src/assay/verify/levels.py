@@ -12,10 +12,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from assay.core.config.removed import LAST, RemovedSetting
+from assay.core.errors import PackageError
 from assay.stages.render_evidence.ahead import end_when_orphaned
 from assay.verify import code, folders, locked, stated, suites
-from assay.verify.checks import Check, Level, LookResult, looked, plain, unlooked
-from assay.verify.content import served, training, weights
+from assay.verify.checks import UNUSABLE, Check, Level, LookResult, looked, plain, unlooked
+from assay.verify.content import training, weights
 from assay.verify.content.regraded import regraded
 from assay.verify.content.rendered import files_again, pages_again, tables_again
 from assay.verify.unpacked import Unpacked
@@ -54,13 +56,6 @@ OF_A_TRAINING: tuple[Look, ...] = (
     training.checkpoint_follows,
     training.alarms_ring_again,
 )
-NO_WEIGHTS = "both models are behind addresses: no weights are in the package"
-# What is looked at in place of the weights of a served model, or why nothing is.
-OF_WEIGHTS: dict[str, Look | str] = {
-    "model settings": NO_WEIGHTS,
-    "base and adapter": served.pins_hold,
-    "adapter": NO_WEIGHTS,
-}
 
 
 def all_levels(
@@ -75,8 +70,12 @@ def all_levels(
         processes: 2: what draws nothing is looked at in a process beside.
         task_code: The checker's own copy of the folder of a task that was brought along: it is run, in place
             of the package's word. None: nobody's code is.
+
+    Raises:
+        PackageError: It is of what only earlier versions can do.
     """
     package = Unpacked(root, task_code=task_code)
+    refuse_removed(package)
     shown = _named(root, work)
     first = [shown(each) for each in settings(package, other_code=other_code)]
     yield from first
@@ -110,6 +109,23 @@ def all_levels(
         numbers = [each for each in others if each.level == "V1"]
         yield from (*numbers[:-1], *rendered, *numbers[-1:])  # the documents come last
         yield from (each for each in others if each.level != "V1")
+
+
+def refuse_removed(package: Unpacked) -> None:
+    """Refuse a package of what only earlier versions can do, and so check.
+
+    Raises:
+        PackageError: It is one.
+    """
+    try:
+        package.project  # noqa: B018  # reads the settings
+    except RemovedSetting as gone:
+        fix = f"check it with the version of assay that made it, or with commit {LAST} and --other-code"
+        raise PackageError(
+            gone.expected, found=gone.found, where=f"the package's {gone.where}", fix=fix
+        ) from None
+    except UNUSABLE:
+        return  # a check says so
 
 
 def tables_and_grading(package: Unpacked, *, work: Path) -> list[Check]:
@@ -168,11 +184,6 @@ def consistent(
         if package.elsewhere and look in OF_A_TRAINING:
             yield unlooked("V3", name, "trained elsewhere: there is no log of it", "not shown")
             continue
-        if (instead := OF_WEIGHTS.get(name)) is not None and package.served:
-            if isinstance(instead, str):
-                yield unlooked("V3", name, instead, "not shown")
-                continue
-            found = instead
         yield looked("V3", name, partial(found, package))
 
 

@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from assay.core.config.served import ServedBase
 from assay.core.config.settings import ScratchBase
 from assay.core.errors import RecordError
 from assay.core.evidence_files import folder_of, place_of
@@ -40,7 +39,7 @@ def lock_holds(package: Unpacked) -> LookResult:
     n, known = 0, dict[str, tuple[str, int]]()
     base = package.project.params.base
     elsewhere = set() if isinstance(base, ScratchBase) else {BASE}
-    elsewhere |= {ADAPTER} if whole_of(package.told) or isinstance(base, ServedBase) else set()
+    elsewhere |= {ADAPTER} if whole_of(package.told) else set()
     for stage, kind, entry in _entries(package.lock):
         path = entry["path"]
         if path in elsewhere:

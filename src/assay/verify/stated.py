@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from assay.core.config.served import ServedBase
 from assay.core.config.settings import PretrainedBase, ScratchBase
 from assay.core.counting import counted
 from assay.core.evidence_files import place_of
@@ -15,7 +14,6 @@ from assay.core.records import HEALTH_RULES, ControlFacts, OpenedRecords, Record
 from assay.core.storage.files import read_bytes, read_text, sha256_bytes
 from assay.core.storage.json import json_text, read_record
 from assay.dataset.external import whole_of
-from assay.dataset.served import ServedPin
 from assay.evidence.claim.openings import level_of, openings_of
 from assay.package.layout import OPENINGS, PARITY
 from assay.package.parity import Parity
@@ -53,15 +51,6 @@ class PinnedBase(Record):
     digest: Sha256
 
 
-class AskedBase(Record):
-    """base.json of a base behind an address."""
-
-    kind: Literal["served"]
-    model: str
-    digest: Sha256
-    served: ServedPin
-
-
 def facts_within_bounds(package: Unpacked) -> LookResult:
     """Check that what was measured of the model is of this model, in range, and keeps the bounds of the
     settings."""
@@ -88,7 +77,7 @@ def _facts_said(files: str, wrong: list[str]) -> LookResult:
 
 def _base(package: Unpacked) -> Iterator[str]:
     base, told = package.project.params.base, package.base
-    forms: dict[str, type[Record]] = {"scratch": BuiltBase, "pretrained": PinnedBase, "served": AskedBase}
+    forms: dict[str, type[Record]] = {"scratch": BuiltBase, "pretrained": PinnedBase}
     read_record(package.results("base.json"), forms[base.kind], fix=FIX)
     expected: dict[str, object] = {"kind": base.kind}
     if isinstance(base, ScratchBase):
@@ -108,9 +97,7 @@ def _base(package: Unpacked) -> Iterator[str]:
         rate = told.get("success_rate")
         if not isinstance(rate, int | float) or not 0 <= rate <= 1:
             yield f"base.json, success_rate: {rate!r:.40}"
-    elif isinstance(base, ServedBase):
-        expected["model"] = base.model
-    elif isinstance(base, PretrainedBase):
+    else:
         expected["model"] = name_of(base.model, str(told.get("revision")))
     for name, value in expected.items():
         if told.get(name) != value:
@@ -130,7 +117,7 @@ def _written_otherwise(package: Unpacked) -> Iterator[str]:
 
 
 def _parity(package: Unpacked) -> Iterator[str]:
-    if whole_of(package.told) or package.served:
+    if whole_of(package.told):
         return  # nothing was merged
     found, asked = read_record(package.root / PARITY, Parity, fix=FIX), package.project.params.package.parity
     if found.policy_digest != package.told.policy_digest:

@@ -21,7 +21,6 @@ from assay.stages.render_evidence.arms import AGAIN, CONTROL
 from assay.tasks.protocol import Task
 from assay.tasks.rivals import FEW_SHOT
 from assay.verify.checks import SHOWN, LookResult, ids_digest
-from assay.verify.content.served import answers_follow
 from assay.verify.content.training import learning_rates
 from assay.verify.unpacked import Unpacked
 
@@ -30,7 +29,7 @@ WHOLE = "of the whole model:"
 CHANCE = 1e-6  # what is less likely than this was not drawn
 APART = 0.5  # of the items of two arms with the same texts: where there are fewer, the policies are far apart
 Texts = list[tuple[str, ...]]
-_PROMPT, _MESSAGES = re.compile(r"[0-9a-f]{16}"), re.compile(r"messages:[0-9a-f]{16}")
+_PROMPT = re.compile(r"[0-9a-f]{16}")
 
 
 def suites_equal(package: Unpacked) -> LookResult:
@@ -81,16 +80,14 @@ def _out_of_place(suite: Suite, episodes: list[Episode], name: str, package: Unp
         are = "is" if len(plays) == 1 else "are"
         return [f"{name}: {counted(len(episodes), 'episodes')}, {len(plays)} {are} planned"]
     params = package.project.params
-    limit, served = params.task.max_new_tokens[params.generation.surface], params.served is not None
+    limit = params.task.max_new_tokens[params.generation.surface]
     for number, (play, episode) in enumerate(zip(plays, episodes, strict=True), start=1):
         planned, found = (play.item.id, play.draw, play.seed), (episode.item_id, episode.draw, episode.seed)
         if planned != found:
             wrong.append(f"{name}, episode {number}: item, draw and seed are {found}, planned is {planned}")
         for turn in episode.turns:
-            if not (_MESSAGES if served else _PROMPT).fullmatch(turn.prompt_digest):
+            if not _PROMPT.fullmatch(turn.prompt_digest):
                 wrong.append(f"{name}, episode {number}: prompt_digest {turn.prompt_digest!r:.40}")
-            if served:  # which counts its tokens as it likes
-                continue
             if not 0 < turn.n_tokens <= limit or (turn.truncated and turn.n_tokens != limit):
                 wrong.append(f"{name}, episode {number}: {counted(turn.n_tokens, 'tokens')}, {limit} at most")
     return wrong
@@ -317,8 +314,6 @@ def texts_of(episodes: Sequence[Episode]) -> dict[str, Texts]:
 
 def tokens_counted(package: Unpacked) -> LookResult:
     """Read every episode by the base's words: prompts, numbers of tokens, and which completions were cut."""
-    if package.project.params.served is not None:
-        return answers_follow(package)
     if not isinstance(package.project.params.base, ScratchBase):
         said = (
             f"prompts and numbers of tokens: the tokenizer of {package.base.get('model')} is not in the"

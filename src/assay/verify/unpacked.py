@@ -11,7 +11,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from assay.core.config.settings import PretrainedBase, ScratchBase
+from assay.core.config.settings import ScratchBase
 from assay.core.errors import AssayError, RecordError
 from assay.core.records import (
     ControlFacts,
@@ -184,18 +184,16 @@ class Unpacked:
 
     @cached_property
     def shown(self) -> tuple[Task, int]:
-        """The task behind the examples of the few-shot rival, and how many those are, for a tiny base or one
-        that is asked in messages."""
+        """The task behind the examples of the few-shot rival, and how many those are, for a tiny base."""
         params, base = self.project.params, self.project.params.base
-        assert not isinstance(base, PretrainedBase), "its tokenizer is not in the package"
-        scratch = base if isinstance(base, ScratchBase) else None
+        assert isinstance(base, ScratchBase), "the tokenizer of another base is not in the package"
         return few_shot(
             self.task,
             items_of(self.project, "train"),
             self.suite_of(file_of(FEW_SHOT)),
             params.evaluation.rivals.few_shot,
-            dialogue=None if scratch is None else self.words,
-            positions=None if scratch is None else scratch.architecture.max_positions,
+            dialogue=self.words,
+            positions=base.architecture.max_positions,
             max_new_tokens=params.task.max_new_tokens[params.generation.surface],
         )
 
@@ -236,15 +234,6 @@ class Unpacked:
         that cannot be read, which a check of their own tells, they do not."""
         try:
             return self.project.params.external is not None
-        except AssayError:
-            return False
-
-    @property
-    def served(self) -> bool:
-        """Whether base and tuned model are behind addresses, so that there are no weights; as `elsewhere`
-        does."""
-        try:
-            return self.project.params.served is not None
         except AssayError:
             return False
 

@@ -179,6 +179,7 @@ BAD = {
     "no time": ("http://127.0.0.1:9", ("--timeout", "0"), "a time above 0"),
     "no key": ("http://127.0.0.1:9", ("--key-variable", "NOT_SET"), "export NOT_SET"),
     "a folder too": ("http://127.0.0.1:9", ("--policy", "models/base"), "leave one of the two out"),
+    "a player too": ("http://127.0.0.1:9", ("--player", "constant"), "leave one of the two out"),
     "a batch": ("http://127.0.0.1:9", ("--batch-size", "4"), "--in-flight"),
 }
 
@@ -209,7 +210,7 @@ def test_options_of_a_served_model_want_one() -> None:
         result = CliRunner().invoke(app, ["evaluate", *WORDS, "--policy", "models/base", *words])
         assert "beside --served" in str(result.exception)
     result = CliRunner().invoke(app, ["evaluate", *WORDS])
-    assert "--policy FOLDER, or --served URL --model NAME" in str(result.exception)
+    assert "--policy FOLDER, --player NAME, or --served URL --model NAME" in str(result.exception)
 
 
 def test_a_journal_that_is_none_is_refused_and_left_as_it_is(server: StandIn, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -24,22 +24,3 @@ class Settings(BaseModel):
     """Base of all settings: frozen, strict, no unknown key, no NaN."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
-
-class PlainBase(Settings):
-    """A base of which nobody says how it is loaded, under the names of a pretrained one: built here it is
-    plain, and a served one is not loaded at all."""
-
-    @property
-    def dtype(self) -> Literal["float32"]:
-        """Return what its weights are kept in."""
-        return "float32"
-
-    @property
-    def quantization(self) -> None:
-        """Return nothing: its weights are plain."""
-
-    @property
-    def template(self) -> dict[str, bool | int | str]:
-        """Return nothing: its template knows no settings, or is the server's."""
-        return {}

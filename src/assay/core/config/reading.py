@@ -8,17 +8,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from assay.core.config.base import Settings
 from assay.core.config.config_errors import explained, quoted
 from assay.core.config.places import place
 from assay.core.config.removed import refuse_removed
-from assay.core.config.served import EXAMPLE, odd_address, odd_fields
 from assay.core.config.settings import Params
-from assay.core.config.training import ELSEWHERE, ServedTraining
+from assay.core.config.training import ELSEWHERE
 from assay.core.errors import ConfigError
 
 CONFIG_VERSION = 1
-SERVED_PAGE = "as docs/served.md has it"
 
 
 def parse_params(raw: Mapping[str, Any], where: str | None = None) -> Params:
@@ -51,7 +48,6 @@ def parse_params(raw: Mapping[str, Any], where: str | None = None) -> Params:
 def _cross_check(params: Params, where: str | None) -> None:
     processes, backend = params.distributed.processes, params.distributed.backend
     _check_training(params, where)
-    _check_served(params, where)
     if backend == "nccl" and params.device == "cpu" and processes > 1:
         raise ConfigError(
             "gloo between processes on CPUs",
@@ -186,71 +182,6 @@ def _check_training(params: Params, where: str | None) -> None:
         if wrong:
             found = quoted(getattr(claim, name))
             raise ConfigError(expected, found=found, where=place(f"claim.{name}", where), fix=fix)
-
-
-def _check_served(params: Params, where: str | None) -> None:
-    """Refuse what nobody can do with a model whose weights are not here."""
-    base, tuned = params.served, params.train if isinstance(params.train, ServedTraining) else None
-    models = [("base", base), ("train.served", tuned and tuned.served)]
-    for name, model in ((name, model) for name, model in models if model is not None):
-        if odd := odd_address(model.url):
-            expected, fix = f"a URL such as {EXAMPLE}", f"correct it; a key is read from {name}.key_variable"
-            raise ConfigError(expected, found=odd, where=place(f"{name}.url", where), fix=fix)
-        if (model.price_in is None) != (model.price_out is None):
-            expected, fix = "both prices or none", "set the other, 0 where nothing is paid"
-            raise ConfigError(expected, found="one", where=place(f"{name}.price_in", where), fix=fix)
-    if base is not None:
-        limit = params.task.max_new_tokens[params.generation.surface]
-        for field, expected, fix in odd_fields(base.extra, limit):
-            found = quoted(base.extra[field])
-            raise ConfigError(expected, found=found, where=place(f"base.extra.{field}", where), fix=fix)
-    served, only = base is not None, "in a base whose weights are here, not base.kind: served"
-    for wrong, name, expected, fix in (
-        (
-            served and tuned is None,
-            "train",
-            f"train.served: only weights can be trained, {only}",
-            SERVED_PAGE,
-        ),
-        (
-            tuned is not None and not served,
-            "train.served",
-            "base.kind: served, to compare it with: both go through a server, or neither",
-            SERVED_PAGE,
-        ),
-        (
-            served and params.evaluation.rivals.constrained,
-            "evaluation.rivals.constrained",
-            f"false: what may be written next is bound {only}",
-            "evaluation.rivals.constrained: false",
-        ),
-        (
-            served and params.distributed.processes > 1,
-            "distributed.processes",
-            "one process, which asks",
-            "distributed.processes: 1; base.in_flight says how many questions at once",
-        ),
-        (served and params.device != "cpu", "device", "cpu: nothing is computed here", "device: cpu"),
-    ):
-        if wrong:
-            found = _at(params, name)
-            told = "another kind" if isinstance(found, Settings) else quoted(found)
-            raise ConfigError(expected, found=told, where=place(name, where), fix=fix)
-    if base and tuned and (_plain(base.url), base.model) == (_plain(tuned.served.url), tuned.served.model):
-        name, found = place("train.served.model", where), quoted(base.model)
-        raise ConfigError("another model than the base", found=found, where=name, fix="name the tuned one")
-
-
-def _plain(url: str) -> str:
-    """Return an address without what people add to it or leave out of it."""
-    return url.rstrip("/").removesuffix("/chat/completions").removesuffix("/v1")
-
-
-def _at(params: Params, name: str) -> Any:
-    found: Any = params
-    for step in name.split("."):
-        found = getattr(found, step)
-    return found
 
 
 def _check_engine(params: Params, where: str | None) -> None:

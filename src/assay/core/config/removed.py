@@ -9,20 +9,16 @@ from assay.core.config.config_errors import quoted
 from assay.core.config.places import place
 from assay.core.errors import ConfigError
 
+LAST = "26ddeca0"  # the last commit that knows all of them
+IN_MESSAGES = (
+    "./run assay evaluate --tasks FILE --task TASK --surface json --served URL --model NAME --out before, the"
+    " same of the tuned model with --out after, then ./run assay judge before after"
+)
+CACHED = "set generation.backend: cached"
+
 
 class RemovedSetting(ConfigError):
     """A setting asks for what only earlier versions can do."""
-
-
-# Setting, what it said, what is expected in its place, what to do.
-REMOVED = (
-    (
-        "generation.backend",
-        ("vllm", "vllm_server"),
-        "cached, lean or transformers: vLLM never ran here, and was removed",
-        "set generation.backend: cached",
-    ),
-)
 
 
 def refuse_removed(raw: Mapping[str, Any], where: str | None) -> None:
@@ -31,9 +27,17 @@ def refuse_removed(raw: Mapping[str, Any], where: str | None) -> None:
     Raises:
         RemovedSetting: There is one.
     """
-    for name, values, expected, fix in REMOVED:
-        section, _, key = name.partition(".")
-        told = raw.get(section)
-        found = told.get(key) if isinstance(told, Mapping) else None
-        if isinstance(found, str) and found in values:
-            raise RemovedSetting(expected, found=quoted(found), where=place(name, where), fix=fix)
+    base, train, generation = (
+        found if isinstance(found := raw.get(name), Mapping) else {}
+        for name in ("base", "train", "generation")
+    )
+    backend = generation.get("backend")
+    vllm = backend in ("vllm", "vllm_server")
+    for is_there, name, found, expected, fix in (
+        (base.get("kind") == "served", "base.kind", "'served'", "scratch or pretrained", IN_MESSAGES),
+        ("served" in train, "train.served", "a served model", "train.folder", IN_MESSAGES),
+        (vllm, "generation.backend", quoted(backend), "cached, lean or transformers", CACHED),
+    ):
+        if is_there:
+            found += ", which was removed"
+            raise RemovedSetting(expected, found=found, where=place(name, where), fix=fix)

@@ -9,23 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from assay.core.config.base import (
-    MOST,
-    Above0,
-    Digest,
-    Fraction,
-    Natural,
-    PlainBase,
-    Positive,
-    Rate,
-    Seed,
-    Settings,
-)
+from assay.core.config.base import MOST, Above0, Digest, Fraction, Natural, Positive, Rate, Seed, Settings
 from assay.core.config.health import HealthSettings
 from assay.core.config.rivals import RivalSettings
-from assay.core.config.served import ServedBase
 from assay.core.config.tasks import Surface, TaskSettings, every_task
-from assay.core.config.training import Brought, TrainSettings, any_training
+from assay.core.config.training import ExternalTraining, TrainSettings, any_training
 from assay.core.records import HealthRule
 
 MOST_AT_ONCE = 65_536  # of what is held in memory side by side
@@ -261,7 +249,7 @@ class Gates(Settings):
 LEAST_BPE = 261  # every byte, and the five tokens that stand around messages
 
 
-class ScratchBase(PlainBase):
+class ScratchBase(Settings):
     """A tiny model built from scratch."""
 
     kind: Literal["scratch"]
@@ -274,6 +262,21 @@ class ScratchBase(PlainBase):
         description="tokens of a byte-level BPE tokenizer that is learned from the lessons, for surface json;"
         " null: a token for each word of surface compact",
     )
+
+    # How it is loaded, under the names of a pretrained one.
+    @property
+    def dtype(self) -> Literal["float32"]:
+        """What its weights are kept in."""
+        return "float32"
+
+    @property
+    def quantization(self) -> None:
+        """Nothing: its weights are plain."""
+
+    @property
+    def template(self) -> dict[str, bool | int | str]:
+        """Nothing: its template knows no settings."""
+        return {}
 
 
 class PretrainedBase(Settings):
@@ -416,7 +419,7 @@ class Params(Settings):
     distributed: DistributedSettings
     task: AnyTask
     dataset: DatasetSettings
-    base: Annotated[ScratchBase | PretrainedBase | ServedBase, Field(discriminator="kind")]
+    base: Annotated[ScratchBase | PretrainedBase, Field(discriminator="kind")]
     generation: GenerationSettings
     evaluation: EvaluationSettings
     validation: ValidationSettings
@@ -436,12 +439,7 @@ class Params(Settings):
         return (self.validation.suite,)
 
     @property
-    def external(self) -> Brought | None:
+    def external(self) -> ExternalTraining | None:
         """What was trained elsewhere; None where assay trains."""
         found: object = self.train
-        return found if isinstance(found, Brought) else None
-
-    @property
-    def served(self) -> ServedBase | None:
-        """The base where it is asked over an address; None where its weights are here."""
-        return self.base if isinstance(self.base, ServedBase) else None
+        return found if isinstance(found, ExternalTraining) else None

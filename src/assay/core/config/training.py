@@ -9,9 +9,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from assay.core.config.base import MOST, Above0, Digest, From0, Natural, Positive, Rate, Settings
 from assay.core.config.places import setting
-from assay.core.config.served import ServedModel
 from assay.core.errors import ConfigError
-from assay.core.storage.json import digest
 
 ELSEWHERE = "chosen elsewhere"  # the rule of a checkpoint that was trained elsewhere
 
@@ -82,7 +80,7 @@ class NamedData(Settings):
     sha256: Digest = Field(description="as sha256sum prints it", examples=["0123456789abcdef" * 4])
 
 
-class Brought(Settings):
+class ExternalTraining(Settings):
     """A training that was done elsewhere, of which there is nothing but what it made.
 
     Digests stand for the files, so that DVC needs no dependency that other presets do not have: another
@@ -97,10 +95,14 @@ class Brought(Settings):
         description="what it was trained on, to be searched for held-out records; [] where nobody says"
     )
 
-    @property
-    def told_digest(self) -> str:
-        """The sha256 of what was brought, as the settings name it."""
-        raise NotImplementedError
+    folder: Annotated[str, Field(min_length=1)] = Field(
+        description="a LoRA adapter as peft saves it, or a whole model, relative to the project",
+        examples=["elsewhere/adapter"],
+    )
+    sha256: Digest = Field(
+        description="of its files, as `assay config digest FOLDER` prints it",
+        examples=["0123456789abcdef" * 4],
+    )
 
     def __getattr__(self, name: str) -> Any:
         """Refuse what only a training of assay has, such as its steps, whoever asks for it.
@@ -118,46 +120,14 @@ class Brought(Settings):
         return super().__getattr__(name)  # type: ignore[misc]  # pydantic hides it from type checkers
 
 
-class ExternalTraining(Brought):
-    """Files that such a training made."""
-
-    folder: Annotated[str, Field(min_length=1)] = Field(
-        description="a LoRA adapter as peft saves it, or a whole model, relative to the project",
-        examples=["elsewhere/adapter"],
-    )
-    sha256: Digest = Field(
-        description="of its files, as `assay config digest FOLDER` prints it",
-        examples=["0123456789abcdef" * 4],
-    )
-
-    @property
-    def told_digest(self) -> str:
-        """The sha256 of the files."""
-        return self.sha256
-
-
-class ServedTraining(Brought):
-    """A model behind an address that such a training made; only beside a base that is served."""
-
-    served: ServedModel
-
-    @property
-    def told_digest(self) -> str:
-        """The sha256 of address and name."""
-        return digest([self.served.url, self.served.model])
-
-
 def any_training() -> Any:
     """Return the union of both, told apart by `kind`, which a training of assay does not have."""
 
     def kind(value: Any) -> str:
         told = value.get("kind") if isinstance(value, Mapping) else getattr(value, "kind", None)
-        served = "served" in value if isinstance(value, Mapping) else isinstance(value, ServedTraining)
-        return "grpo" if told is None else f"{told}{' and served' * served}"
+        return "grpo" if told is None else str(told)
 
     return Annotated[
-        Annotated[TrainSettings, Tag("grpo")]
-        | Annotated[ExternalTraining, Tag("external")]
-        | Annotated[ServedTraining, Tag("external and served")],
+        Annotated[TrainSettings, Tag("grpo")] | Annotated[ExternalTraining, Tag("external")],
         Discriminator(kind),
     ]

@@ -103,7 +103,7 @@ def cooler_said(params: Params) -> list[str]:
     measured, trained = params.generation.measured_at, params.generation.temperature
     if measured == 1:
         return []
-    here = params.external is None and params.served is None
+    here = params.external is None
     return [f"Measured at temperature {measured:g}{f', trained at {trained:g}' if here else ''}."]
 
 

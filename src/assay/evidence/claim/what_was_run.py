@@ -22,7 +22,7 @@ class BaseFacts(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
-    kind: Literal["scratch", "pretrained", "served"]
+    kind: Literal["scratch", "pretrained"]
     digest: str
     seed: int | None = None
     parameters: int | None = None

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from assay.core.config.training import ELSEWHERE
 from assay.core.evidence_files import FILES, LOGS, NAMED_DATA, OBSERVED_FILES, RESULTS
 from assay.evidence.claim.claim import Claim, controls_said
-from assay.evidence.claim.served import SERVED
 from assay.evidence.claim.verdict import DRAFT
 from assay.evidence.tables.markdown import MARKDOWN
 
@@ -72,8 +71,6 @@ def written(folder: str, name: str, claim: Claim) -> bool:
     if name.endswith("_secondary"):
         return bool(claim.plan.secondary_suites)
     elsewhere = claim.plan.checkpoint_rule == ELSEWHERE
-    if name.endswith("_served.json"):
-        return SERVED in claim.warnings
     if name == "openings.json":
         return claim.verdict != DRAFT
     if name == NAMED_DATA:

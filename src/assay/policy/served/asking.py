@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from types import TracebackType
 
 from assay.core.storage.json import digest
-from assay.dataset.served import ServedIdentity
 from assay.policy.served.client import Client, ServedAnswer
+from assay.policy.served.identity import ServedIdentity
 from assay.policy.served.journal import Journal
 from assay.policy.served.pace import Stopped
 from assay.tasks.protocol import Message

@@ -20,12 +20,11 @@ from typing import Any
 import urllib3
 from pydantic import BaseModel, Field, ValidationError
 
-from assay.core.config.served import ServedBase, ServedModel
 from assay.core.console import complain
 from assay.core.errors import PolicyError
 from assay.core.records import Record
 from assay.policy.served.pace import Pace
-from assay.policy.served.request import CHAT, NAMES, Address, Names, read_key
+from assay.policy.served.request import CHAT, Address, ServedModel, read_key
 from assay.tasks.wrappings import read_message
 
 CONNECT_S = 10.0
@@ -113,21 +112,12 @@ class Client:
         timeout: Seconds for an answer to be there, whole.
         retries: How often a question is asked again.
         pace: How fast.
-        names: Of what its messages are about.
     """
 
     def __init__(
-        self,
-        address: Address,
-        key: str | None,
-        *,
-        timeout: float,
-        retries: int,
-        pace: Pace,
-        names: Names = NAMES,
+        self, address: Address, key: str | None, *, timeout: float, retries: int, pace: Pace
     ) -> None:
         self.url, self.pace, self._timeout, self._retries = address.url, pace, timeout, retries
-        self._names = names
         self._secret = None if key is None else _in_json(key)
         bearer = {} if key is None else {"Authorization": f"Bearer {key}"}
         # urllib3 asks no proxy unless told to.
@@ -152,7 +142,7 @@ class Client:
             if status in (*PASSING, *NOT_YET):  # else the model would be another once it says more of itself
                 raise _Passing(str(status), f"{status}: {_message(data)}")
         except _Passing as error:
-            fix = f"start the server and wait until it answers, or name another by {self._names.server}"
+            fix = "start the server and wait until it answers, or name another by --served"
             raise PolicyError("an answer", found=error.told, where=self.url + path, fix=fix) from None
         if status in (401, 403):
             raise self._refused(path, status, data)
@@ -188,7 +178,7 @@ class Client:
             if answer.prompt_tokens is not None and answer.completion_tokens is not None:
                 self.pace.count(sent, answer.prompt_tokens + answer.completion_tokens)
             return answer
-        fix = f"see to the server, or lower {self._names.pace}; then {AGAIN}"
+        fix = f"see to the server, or lower --in-flight or --requests-per-minute; then {AGAIN}"
         found = f"{last.told} ({self._retries + 1} times)"
         raise PolicyError("an answer", found=found, where=self.url + CHAT, fix=fix)
 
@@ -263,15 +253,14 @@ class Client:
         return reply.status, reply.headers, data
 
     def _refused(self, path: str, status: int, data: bytes) -> PolicyError:
-        names = self._names
-        fix = f"correct what it names; {names.leaves_out} leaves a field of the request out"
+        fix = "correct what it names; --extra '{\"FIELD\": null}' leaves a field of the request out"
         if status in (401, 403):
             held = "the key it was sent" if self._secret is not None else "no key: none was sent"
-            fix = f"export its key and name the variable by {names.key}; it has {held}"
+            fix = f"export its key and name the variable by --key-variable; it has {held}"
         elif status == 404:
-            fix = f"correct {names.server} or {names.model}"
+            fix = "correct --served or --model"
         elif 300 <= status < 400:
-            fix = f"give the URL that it redirects to by {names.server}; a key is sent nowhere else"
+            fix = "give the URL that it redirects to by --served; a key is sent nowhere else"
         found = f"{status}: {_message(data)}"
         return PolicyError("an answer", found=found, where=self.url + path, fix=f"{fix}; then {AGAIN}")
 
@@ -280,23 +269,18 @@ def _whole(text: str) -> str:
     return _HALF_PAIR.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
-def client_of(base: ServedBase, model: ServedModel, names: Names = NAMES) -> Client:
-    """Return who asks a model, as fast as its base may be asked; nothing is asked yet.
-
-    Args:
-        base: Says how fast, how long and how often.
-        model: Who is asked: the base, or the tuned one.
-        names: Of what messages are about.
+def client_of(model: ServedModel) -> Client:
+    """Return who asks a model; nothing is asked yet.
 
     Raises:
         ConfigError: The address is none, or its key is not there.
     """
     address = Address.of(model.url)
-    key = None if model.key_variable is None else read_key(model.key_variable, names)
+    key = None if model.key_variable is None else read_key(model.key_variable)
     if key is not None and address.plain:
         complain(f"the key goes to {address.url} in plain text: anyone on the way can read it")
-    pace = Pace(base.requests_per_minute, base.tokens_per_minute)
-    return Client(address, key, timeout=base.timeout, retries=base.retries, pace=pace, names=names)
+    pace = Pace(model.requests_per_minute, model.tokens_per_minute)
+    return Client(address, key, timeout=model.timeout, retries=model.retries, pace=pace)
 
 
 def _in_json(key: str) -> re.Pattern[bytes]:

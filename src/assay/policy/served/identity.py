@@ -10,7 +10,8 @@ from pydantic import Field
 
 from assay.core.counting import counted
 from assay.core.decoding import Decoding
-from assay.dataset.served import Prices, ServedIdentity, ServedUse
+from assay.core.records import Record
+from assay.core.storage.json import digest
 from assay.policy.served.client import ServedAnswer
 
 NOTE = (
@@ -22,9 +23,44 @@ MILLION = 1_000_000
 STABLE = ("id", "root", "parent", "owned_by", "max_model_len", "context_length", "context_window", "meta")
 
 
-class ServedFacts(ServedUse):
+class ServedIdentity(Record):
+    """What is known of who answers. Where the server stands is no part of it."""
+
+    model: str = Field(description="the name that was asked for")
+    settings: dict[str, Any] = Field(
+        description="of each request, beside model, messages and seed; null: left out"
+    )
+    card: dict[str, Any] | None = Field(description="what /v1/models says of it; null: nothing")
+    answered_as: tuple[str, ...] = Field(
+        default=(), description="names and fingerprints (system_fingerprint) that came with answers"
+    )
+
+    @property
+    def digest(self) -> str:
+        """The sha256 of all of it."""
+        return digest(self)
+
+
+class Prices(Record):
+    """Of a million tokens, in the user's currency."""
+
+    prompt: float = Field(ge=0)
+    completion: float = Field(ge=0)
+
+
+class ServedFacts(Record):
     """What served.json holds: who answered, as far as it is known, and what it came to."""
 
+    answers: int = Field(ge=0, description="that the episodes are made of")
+    finish_reasons: dict[str, int] = Field(description="as the server gave them; '' where it gave none")
+    without_usage: int = Field(ge=0, description="answers whose tokens the server does not count")
+    prompt_tokens: int | None = Field(description="null where any answer lacks them")
+    completion_tokens: int | None = Field(description="as billed; null where any answer lacks them")
+    longest_prompt: int | None = Field(description="tokens of it, as the server counts; null: not known")
+    prices: Prices | None = Field(description="of a million tokens, as they were given")
+    cost: float | None = Field(
+        description="of the answers at these prices, whichever call asked; failed requests are not in it"
+    )
     note: str
     policy_digest: str = Field(description="of the identity; who played the episodes")
     identity: ServedIdentity
@@ -74,31 +110,20 @@ def facts_of(
     prices: Prices | None,
 ) -> ServedFacts:
     """Return what asking came to, and who answered."""
-    identity = asked.model_copy(update={"answered_as": names_of(answers)})
-    return ServedFacts(
-        note=NOTE,
-        policy_digest=identity.digest,
-        identity=identity,
-        kept=kept,
-        asked_again=dict(sorted(again.items())),
-        **dict(use_of(answers, prices)),
-    )
-
-
-def names_of(answers: Sequence[ServedAnswer]) -> tuple[str, ...]:
-    """Return the names and fingerprints that came with answers."""
-    return tuple(sorted({f"{each.model or '?'} {each.fingerprint or ''}".strip() for each in answers}))
-
-
-def use_of(answers: Sequence[ServedAnswer], prices: Prices | None) -> ServedUse:
-    """Return what answers came to."""
+    names = {f"{each.model or '?'} {each.fingerprint or ''}".strip() for each in answers}
+    identity = asked.model_copy(update={"answered_as": tuple(sorted(names))})
     read = _sum(each.prompt_tokens for each in answers)
     written = _sum(each.completion_tokens for each in answers)
     cost = None
     if prices is not None and read is not None and written is not None:
         cost = round((read * prices.prompt + written * prices.completion) / MILLION, 6)
     lengths = [each.prompt_tokens for each in answers if each.prompt_tokens is not None]
-    return ServedUse(
+    return ServedFacts(
+        note=NOTE,
+        policy_digest=identity.digest,
+        identity=identity,
+        kept=kept,
+        asked_again=dict(sorted(again.items())),
         answers=len(answers),
         finish_reasons=dict(sorted(Counter(each.finish or "" for each in answers).items())),
         without_usage=sum(each.completion_tokens is None for each in answers),
@@ -119,28 +144,26 @@ def _sum(values: Iterable[int | None]) -> int | None:
     return total
 
 
-def facts_said(use: ServedUse, kept: int, again: Mapping[str, int]) -> list[str]:
+def facts_said(use: ServedFacts) -> list[str]:
     """Return what asking came to, as sentences."""
     tokens = "tokens not counted by the server"
     if use.prompt_tokens is not None and use.completion_tokens is not None:
         tokens = f"{use.prompt_tokens:,} tokens read and {use.completion_tokens:,} written"
-    line = f"{counted(use.answers, 'answers')} ({kept} of an earlier call): {tokens}"
+    line = f"{counted(use.answers, 'answers')} ({use.kept} of an earlier call): {tokens}"
     line += "" if use.cost is None else f", cost {use.cost:g}"
     said = [line]
-    if again:
-        told = ", ".join(f"{why} {n}x" for why, n in sorted(again.items()))
+    if use.asked_again:
+        told = ", ".join(f"{why} {n}x" for why, n in use.asked_again.items())
         said.append(f"asked again: {told}; what failed may have been billed, and is not in these numbers")
     return said
 
 
-def find_answer_cautions(
-    use: ServedUse, answered_as: Sequence[str], max_prompt_tokens: int | None
-) -> list[str]:
+def find_answer_cautions(use: ServedFacts, max_prompt_tokens: int | None) -> list[str]:
     """Return what is odd about the answers, a sentence each."""
     found = []
     answers = counted(use.answers, "answers")
-    if len(answered_as) > 1:
-        names = "; ".join(answered_as)
+    if len(use.identity.answered_as) > 1:
+        names = "; ".join(use.identity.answered_as)
         found.append(f"more than one answered, so these are not the episodes of one policy: {names}")
     if odd := {name: n for name, n in use.finish_reasons.items() if name not in ("stop", "length")}:
         told = ", ".join(f"{name or 'none given'} {n}x" for name, n in odd.items())

@@ -1,4 +1,4 @@
-"""What is said of a served model: where it is, by options or settings, and which variable has its key."""
+"""What is said of a served model: where it is, which variable has its key, and how it is asked."""
 
 from __future__ import annotations
 
@@ -6,17 +6,22 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
-from assay.core.config.served import EXAMPLE, LIMIT, ServedBase, odd_address, odd_fields
+from assay.core.config.base import From0, Natural, Settings
 from assay.core.errors import ConfigError, RecordError
 from assay.core.storage.json import loads
 
+EXAMPLE = "http://127.0.0.1:8000/v1"
 KEY = "ASSAY_API_KEY"
 CHAT = "/chat/completions"
+PerMinute = Annotated[int, Field(ge=1, le=10**9)]
+# What assay sends itself, or could not read the answers of.
+OURS = ("messages", "model", "n", "stream", "tools")
+LIMIT = "max_completion_tokens"
 # What has an option of its own, and may only be left out here.
 OPTIONS = {"temperature": "--temperature", "max_tokens": "--max-new-tokens", "seed": "--seed"}
 # What an option has to be, and an example.
@@ -29,18 +34,24 @@ MEANT = {
 _SENDABLE = re.compile(r"[!-~]{8,}")
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
-    """By which names a person knows what a message is about: options of a command, or settings."""
+class ServedModel(Settings):
+    """A model behind an address, and how fast it may be asked, which decides no answer."""
 
-    server: str = "--served"
-    model: str = "--model"
-    key: str = "--key-variable"
-    leaves_out: str = "--extra '{\"FIELD\": null}'"
-    pace: str = "--in-flight or --requests-per-minute"
-
-
-NAMES = Names()
+    url: str = Field(description="where /chat/completions is")
+    model: Annotated[str, Field(min_length=1)] = Field(description="as the server lists it")
+    key_variable: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = Field(
+        description="variable of the environment that holds the key; null: none"
+    )
+    price_in: From0 | None = Field(description="of a million tokens that are read; null: not counted")
+    price_out: From0 | None = Field(description="of a million tokens written")
+    extra: dict[str, Any] = Field(description="further fields of each request; null leaves one out")
+    in_flight: Annotated[int, Field(ge=1, le=1024)] = Field(description="questions at once")
+    timeout: Annotated[float, Field(gt=0, le=86_400)] = Field(
+        description="seconds for an answer to be there, whole"
+    )
+    retries: Natural = Field(description="how often a question is asked again")
+    requests_per_minute: PerMinute | None
+    tokens_per_minute: PerMinute | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +79,24 @@ class Address:
         return cls(f"{parts.scheme}://{parts.netloc}{path}", parts.scheme == "http" and not loopback)
 
 
-def read_key(variable: str, names: Names = NAMES) -> str:
+def odd_address(url: str) -> str | None:
+    """Return what is wrong with the address of a server, without a secret in it; None: nothing.
+
+    >>> odd_address("http://127.0.0.1:8000/v1"), odd_address("https://me@host/v1")
+    (None, 'a user, a password or a query in it, which is not shown')
+    """
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:  # no such port, or an open bracket
+        return repr(url)
+    if "@" in parts.netloc or parts.query or parts.fragment:  # urls are said in messages
+        return "a user, a password or a query in it, which is not shown"
+    fine = parts.scheme in ("http", "https") and host and url.isprintable() and " " not in url
+    return None if fine else repr(url)
+
+
+def read_key(variable: str) -> str:
     """Return the key of a variable of the environment.
 
     Raises:
@@ -76,7 +104,7 @@ def read_key(variable: str, names: Names = NAMES) -> str:
     """
     key, where = os.environ.get(variable, "").strip(), f"environment variable {variable}"
     if not key:
-        fix = f"export {variable}=..., or leave {names.key} out where the server wants none"
+        fix = f"export {variable}=..., or leave --key-variable out where the server wants none"
         raise ConfigError("a key", found="nothing", where=where, fix=fix)
     if not _SENDABLE.fullmatch(key):
         found = "something else, which is not shown"
@@ -87,18 +115,18 @@ def read_key(variable: str, names: Names = NAMES) -> str:
     return key
 
 
-def served_base(given: Mapping[str, Any]) -> ServedBase | None:
+def served_model(given: Mapping[str, Any]) -> ServedModel | None:
     """Return the served model that options of a command describe; None where they name no server.
 
     Args:
-        given: By name, each None where it was not given: `served`, the URL, and the fields of a ServedBase;
+        given: By name, each None where it was not given: `served`, the URL, and the fields of a ServedModel;
             `extra` as the text of a JSON object. Where no variable is named, ASSAY_API_KEY has the key, if it
             is set. No other variable is read unasked: a key is told to whoever is asked.
 
     Raises:
         ConfigError: One of them cannot be, or stands beside no --served.
     """
-    values = {name: given.get(name) for name in ServedBase.model_fields if name not in ("kind", "url")}
+    values = {name: given.get(name) for name in ServedModel.model_fields if name != "url"}
     if given.get("served") is None:
         for option in (_option(name) for name, value in values.items() if value is not None):
             fix = f"--served {EXAMPLE}"
@@ -110,9 +138,9 @@ def served_base(given: Mapping[str, Any]) -> ServedBase | None:
     own_key = KEY if os.environ.get(KEY, "").strip() else None
     usual = {"key_variable": own_key, "in_flight": 8, "timeout": 600.0, "retries": 8}
     values |= {name: value for name, value in usual.items() if values[name] is None}
-    values |= {"kind": "served", "url": given["served"], "extra": _read_extra(values["extra"])}
+    values |= {"url": given["served"], "extra": _read_extra(values["extra"])}
     try:
-        return ServedBase.model_validate(values)
+        return ServedModel.model_validate(values)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         option, value = _option(str(first["loc"][0])), first["input"]
@@ -142,10 +170,14 @@ def check_extra(extra: dict[str, Any], max_new_tokens: int) -> None:
     Raises:
         ConfigError: There is one.
     """
-    for name, expected, _ in odd_fields(extra, max_new_tokens):
-        if name in OPTIONS and extra[name] is None:  # no suite is played both sampled and greedy
-            continue
-        fix = f"use {OPTIONS[name]}" if name in OPTIONS else f"leave {name} out"
-        if name == LIMIT:
-            fix = f"--max-new-tokens {extra[name]}, or the same number in --extra"
+    odd = [(name, "nothing: assay sends it", f"leave {name} out") for name in sorted({*extra} & {*OURS})]
+    odd += [
+        (name, "null, or nothing", f"use {option}")
+        for name, option in OPTIONS.items()
+        if extra.get(name) is not None
+    ]
+    if extra.get(LIMIT) not in (None, max_new_tokens):
+        fix = f"--max-new-tokens {extra[LIMIT]}, or the same number in --extra"
+        odd.append((LIMIT, f"{max_new_tokens}, the limit of a completion", fix))
+    for name, expected, fix in odd:
         raise ConfigError(expected, found=str(extra[name]), where=f"--extra, {name}", fix=fix)

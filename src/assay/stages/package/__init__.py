@@ -83,9 +83,7 @@ def _package(project: Project) -> None:
     began = now()
     claim_at_hand(project)
     parity = None
-    if project.params.served is not None:
-        say("the models are behind addresses: none is packed")
-    elif whole_in(project) is None:
+    if whole_in(project) is None:
         parity, measured = parity_of(project)
         say(
             f"merged model against base and adapter: logits differ by {measured.difference:.2g} at most, "
@@ -178,12 +176,12 @@ def whole_in(project: Project) -> WholeFacts | None:
 
 
 def holds_adapter(project: Project) -> bool:
-    """Return whether it was an adapter that was trained, or brought, and no whole or served model.
+    """Return whether it was an adapter that was trained, or brought, and no whole model.
 
     Raises:
         RecordError: train.json is missing or damaged.
     """
-    return project.params.served is None and whole_in(project) is None
+    return whole_in(project) is None
 
 
 def _replace(folder: Path, fresh: Path) -> None:

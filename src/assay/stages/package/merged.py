@@ -87,10 +87,8 @@ def weights_of(project: Project) -> Weights:
 
     params, base = project.params, project.params.base
     if (project.root / ADAPTER / POINTER).is_file():
-        fix, found = "copy the folder that train.folder names", "a whole model that was brought"
-        if params.served is not None:
-            fix, found = "ask whoever serves it", "a served model, whose weights are not here"
-        raise PackageError("base and adapter", found=found, where=ADAPTER, fix=fix)
+        fix = "copy the folder that train.folder names"
+        raise PackageError("base and adapter", found="a whole model that was brought", where=ADAPTER, fix=fix)
     require_device(params.device)
     pin(params.threads, deterministic=params.deterministic, device=params.device)
     return Weights(

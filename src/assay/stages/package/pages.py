@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from assay.core.config.settings import PretrainedBase, ScratchBase
+from assay.core.config.settings import ScratchBase
 from assay.core.errors import PackageError
 from assay.core.evidence_files import place_of
 from assay.core.provenance import git_state, remotes
@@ -228,17 +228,16 @@ def told_of(project: Project) -> bytes | None:
     if params.external is None:
         order = item_order(train, params.train.steps * params.train.items_per_step, params.seed)
         honest_play(task, order, params, keyed=False)
-    if not isinstance(params.base, PretrainedBase):
-        scratch = params.base if isinstance(params.base, ScratchBase) else None
+    if isinstance(params.base, ScratchBase):
         few_shot(
             task,
             train,
             suite_for(heldout, FEW_SHOT),
             params.evaluation.rivals.few_shot,
-            dialogue=None
-            if scratch is None
-            else words_of(scratch, task.vocabulary(), project.root / BASE, fix="./run dvc repro base"),
-            positions=None if scratch is None else scratch.architecture.max_positions,
+            dialogue=words_of(
+                params.base, task.vocabulary(), project.root / BASE, fix="./run dvc repro base"
+            ),
+            positions=params.base.architecture.max_positions,
             max_new_tokens=settings.max_new_tokens[params.generation.surface],
         )
     return "".join(f"{dumps(line)}\n" for line in recorder.lines(Recorded())).encode()

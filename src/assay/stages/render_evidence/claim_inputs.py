@@ -15,13 +15,11 @@ from assay.core.storage.files import read_bytes, sha256_bytes
 from assay.core.storage.json import read_record, read_records
 from assay.dataset.audit_records import Contamination, judged
 from assay.dataset.external import ExternalFacts, NamedFound, Training
-from assay.dataset.served import ServedArm, ServedArms
 from assay.dataset.suite import Suite
 from assay.evidence.claim.claim import UNREAD, Claim
 from assay.evidence.claim.openings import Openings, opening_obstacles, opening_warnings, openings_of
 from assay.evidence.claim.plan import ClaimPlan, plan_of
 from assay.evidence.claim.relaxed import cooler_said, cut_said, relaxed_said
-from assay.evidence.claim.served import served_said
 from assay.evidence.claim.verdict import DRAFT
 from assay.evidence.claim.warnings import (
     answer_for,
@@ -199,17 +197,11 @@ def _external(
 ) -> tuple[list[tuple[str, str]], list[str]]:
     """Return why no claim may be made of what was trained elsewhere, and what nobody here can know of it."""
     asked = project.params.external
-    if asked is None or (asked.told_digest, asked.how) != (trained.sha256, trained.how):
+    if asked is None or (asked.sha256, asked.how) != (trained.sha256, trained.how):
         return [(OTHER_EXTERNAL, OTHER_EXTERNAL)], []
     notes = [*external_said(trained.how, [each.file for each in asked.data])]
     if trained.whole is not None:
         notes += whole_said(trained.whole, *other_openings(arms[0][1], arms[1][1]))
-    if project.params.served is not None:
-        answers: dict[str, ServedArm] = {}
-        for stage in ("pre_eval", "post_eval"):
-            path, fix = project.results(f"{stage}_served.json"), f"./run dvc repro -f {stage}"
-            answers |= read_record(path, ServedArms, fix=fix).arms
-        notes += served_said(answers)
     found = read_record(project.results(NAMED_DATA), NamedFound, fix="./run dvc repro -f post_eval")
     if [(each.file, each.sha256) for each in found.files] != [
         (each.file, each.sha256) for each in asked.data

@@ -215,8 +215,7 @@ def read_ahead(params: Params, task: Task, root: Path) -> Policy | None:
         with untouched():
             model = tiny.build_model(params.base.architecture, tokenizer, 0)
         return Policy(model, tokenizer, Dialogue(tokenizer), "")
-    # Of a served one nothing is ever here
-    folder = folder_ahead(params.base, root) if isinstance(params.base, PretrainedBase) else None
+    folder = folder_ahead(params.base, root)
     if folder is None:
         return None
     from transformers import AutoModelForCausalLM

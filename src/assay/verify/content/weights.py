@@ -115,8 +115,7 @@ def weights_sane(package: Unpacked) -> LookResult:
             if not _is_finite(tensor):
                 wrong.append(f"{name}, {key}: NaN or Inf")
     whole = whole_of(package.told)
-    served = package.served
-    wrong += [] if whole or served else _misfits(package, arrays)
+    wrong += [] if whole else _misfits(package, arrays)
     wrong += _other_shapes(package, arrays)
     parameters = package.base.get("parameters")
     if isinstance(package.project.params.base, ScratchBase):
@@ -124,7 +123,7 @@ def weights_sane(package: Unpacked) -> LookResult:
         if parameters != found:
             wrong.append(f"base.json, parameters: {parameters}; {BASE} holds {found}")
     fits = "the whole model that was brought is not in here" if whole else "the adapter fits its base"
-    said = f"{n:,} numbers, all finite; {'none of a served model' if served else fits}; no pickle"
+    said = f"{n:,} numbers, all finite; {fits}; no pickle"
     return LookResult(said, wrong)
 
 
@@ -138,7 +137,7 @@ def digests_hold(package: Unpacked) -> LookResult:
         wrong.append(f"{BASE}: digest {found[:16]}, and {str(pinned)[:16]} in base.json")
     if (whole := whole_of(trained)) is not None:
         brought = package.project.params.external
-        found = brought.told_digest if brought else ""  # the digest of the model, which is not in here
+        found = brought.sha256 if brought else ""  # the digest of the model, which is not in here
     else:
         found = adapted_digest(trained.base_digest, package.root / ADAPTER)
     if found != trained.policy_digest:
