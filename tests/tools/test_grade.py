@@ -198,6 +198,24 @@ SHAPES: dict[str, tuple[Callable[[str, str], dict[str, Any]], str | None]] = {
     "openai responses": (_responses, None),
     "anthropic": (_anthropic, None),
     "gemini": (_gemini, None),
+    "vLLM": (
+        lambda item, text: {
+            **{"id": item, "request_id": "0", "prompt": "<|im_start|>", "finished": True},
+            "outputs": [{"index": 0, "text": text, "token_ids": [1, 2, 3], "finish_reason": "stop"}],
+        },
+        None,
+    ),
+    "Ollama, a chat": (
+        lambda item, text: {
+            **{"id": item, "model": "m", "done": True, "done_reason": "stop", "eval_count": 3},
+            "message": {"role": "assistant", "content": text},
+        },
+        None,
+    ),
+    "Ollama, a text": (
+        lambda item, text: {"id": item, "model": "m", "response": text, "done": True, "context": [1]},
+        None,
+    ),
     "evalplus": (lambda item, text: {"task_id": item, "solution": text}, None),
     "own script": (lambda item, text: {"Problem ID": item, "output_text": text, "epoch": 0}, None),
     "own names": (
@@ -220,6 +238,38 @@ def test_answers_are_read_alike_in_whatever_shape_they_come(shape: str) -> None:
     if columns != "draw=#":
         wanted = [("1", 0, "text 1"), ("2", 0, "text 2"), ("3", 0, "text 3")]
     assert by_item == wanted
+
+
+def test_each_of_several_outputs_of_vllm_is_a_draw_of_its_prompt() -> None:
+    outputs = [{"index": k, "text": f"text {k}", "token_ids": [1] * k, "finish_reason": end}
+               for k, end in enumerate(("stop", "length"))]  # fmt: skip
+    rows = [("line 1", {"request_id": "7", "prompt": "Who?", "outputs": outputs})]
+    found = numbered(rows, "mine.jsonl")[1]
+    assert [(each.item, each.draw, each.completions, each.truncated, each.tokens) for each in found] == [
+        ("\0Who?", 0, ("text 0",), (False,), (0,)),
+        ("\0Who?", 1, ("text 1",), (True,), (1,)),
+    ]
+    found = numbered([("line 1", {"id": "a", "outputs": ["x", "y"]})], "mine.jsonl")[1]
+    assert [(each.draw, each.completions) for each in found] == [(0, ("x",)), (1, ("y",))]
+
+
+@pytest.mark.parametrize(
+    ("row", "fix"),
+    [
+        (
+            {"message": {"role": "assistant", "content": "x"}, "done": True},
+            "write the id of its record as item",
+        ),
+        (
+            {"id": "a", "message": {"role": "assistant", "content": "x"}, "done": False},
+            "ask with stream: false",
+        ),
+    ],
+)
+def test_what_is_missing_from_an_answer_of_ollama_is_one_thing(row: dict[str, Any], fix: str) -> None:
+    with pytest.raises(DataError) as told:
+        numbered([("line 1", row)], "mine.jsonl")
+    assert told.value.fix.startswith(fix)
 
 
 def test_a_request_of_a_batch_that_failed_is_named_with_its_error() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,24 @@ def printed(form: str) -> Callable[[list[Row]], str]:
     return lambda records: "".join(f"{form.format(**row)}\n" for row in records)
 
 
+OF_BASELINES = {"step": "time/total_timesteps", "reward": "rollout/ep_rew_mean", "kl": "train/approx_kl"}
+OF_BASELINES |= {"loss": "train/loss", "grad_norm": "train/grad_norm"}
+
+
+def as_baselines(records: list[Row]) -> str:
+    """Return what Stable-Baselines3 prints, a table a step."""
+    told = []
+    for row in records:
+        told.append("-" * 40)
+        for section in ("rollout/", "time/", "train/"):
+            told.append(f"| {section:<19} | {'':<13} |")
+            for name, theirs in OF_BASELINES.items():
+                if theirs.startswith(section):
+                    told.append(f"|    {theirs.removeprefix(section):<16} | {row[name]!s:<13} |")
+        told.append("-" * 40)
+    return "\n".join(told) + "\n"
+
+
 SHAPES: Mapping[str, tuple[str, Callable[[list[Row]], str]]] = {
     "nested": ("log.jsonl", lambda made: lines([nested(row) for row in made])),
     "a metric a row": ("log.jsonl", lambda made: lines(long(made))),
@@ -84,6 +103,38 @@ SHAPES: Mapping[str, tuple[str, Callable[[list[Row]], str]]] = {
     "decimal commas between tabs": (
         "log.tsv",
         lambda made: table(made, "\t", lambda cell: str(cell).replace(".", ",")),
+    ),
+    "Stable-Baselines3, printed": ("train.log", as_baselines),
+    "Stable-Baselines3, progress.csv": (
+        "progress.csv",
+        lambda made: table([{OF_BASELINES[name]: value for name, value in row.items()} for row in made]),
+    ),
+    "MLflow, a history": (
+        "history.csv",
+        lambda made: table(
+            [
+                {
+                    "key": row["tag"],
+                    "value": row["value"],
+                    "timestamp": 17,
+                    "step": row["step"],
+                    "run_id": "a",
+                }
+                for row in long(made)
+            ]
+        ),
+    ),
+    "MLflow, metrics beside parameters": (
+        "runs.csv",
+        lambda made: table(
+            [
+                {
+                    "" if name == "index" else name if name == "step" else f"metrics.{name}": value
+                    for name, value in {"index": 7, **row}.items()
+                }
+                for row in made
+            ]
+        ),
     ),
     "pairs": (
         "train.log",
@@ -109,6 +160,62 @@ def test_a_log_of_any_shape_is_read_and_what_broke_in_it_rings(shape: str, tmp_p
     ill[9]["loss"] = float("nan")
     found = {each.rule: each.since for each in judged(tmp_path / name, write(ill)).findings}
     assert found["non_finite"] == 10 and found["kl"] >= 25
+
+
+def mlflow(run: Path, made: list[Row]) -> Path:
+    """Write the files of a run as MLflow stores it: one for each metric."""
+    for name in made[0].keys() - {"step"}:
+        file = run / "metrics/train" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("".join(f"1700000000{row['step']:03d} {row[name]} {row['step']}\n" for row in made))
+    (run / "meta.yaml").write_text("run_id: a\n")
+    return run
+
+
+def test_the_store_of_mlflow_is_read_from_any_of_its_folders_and_one_run_at_a_time(tmp_path: Path) -> None:
+    ill = rows()
+    ill[9]["loss"] = float("nan")
+    run = mlflow(tmp_path / "mlruns/0/one", ill)
+    for place in (tmp_path / "mlruns", run, run / "metrics"):
+        found = judge_log(read_foreign(place))
+        assert found.steps == (1, N) and [each.since for each in found.findings] == [10], place
+    mlflow(tmp_path / "mlruns/0/two", rows())
+    with pytest.raises(DataError, match="the log of one run") as told:
+        read_foreign(tmp_path / "mlruns")
+    named = Path(told.value.fix.removeprefix("name one of them, such as "))
+    assert judge_log(read_foreign(named)).worst == "RED"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "fix"),
+    [
+        (
+            "runs.csv",
+            ",run_id,metrics.reward,params.lr\n0,a,0.4,1e-5\n1,b,0.5,1e-5\n",
+            "export the history of one run by step",
+        ),
+        (
+            "runs.csv",
+            "Run ID,Name,reward,loss\na,x,0.4,1\nb,y,0.5,2\n",
+            "export the history of one run by step",
+        ),
+        ("log.csv", "tick,reward\n1,0.4\n2,0.5\n", "--columns step=tick, if that is it"),
+        (
+            "0.monitor.csv",
+            '#{"t_start": 1.5, "env_id": "x"}\nr,l,t\n3.0,21,0.5\n2.0,20,0.9\n',
+            "number the rows",
+        ),
+    ],
+)
+def test_a_table_without_steps_is_told_the_one_thing_to_do(
+    name: str, text: str, fix: str, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError) as told:
+        judged(tmp_path / name, text)
+    assert told.value.fix.startswith(fix)
+    if "=" in fix:
+        (columns,) = re.findall(r"step=\w+", fix)
+        assert judged(tmp_path / name, text, columns).steps == (1, 2)
 
 
 def test_lines_of_an_evaluation_are_no_steps_of_the_training(tmp_path: Path) -> None:

@@ -4,14 +4,18 @@
   answers (https://platform.openai.com/docs/guides/batch).
 * Anthropic: custom_id, result.message (https://docs.anthropic.com/en/docs/build-with-claude/batch-processing).
 * Gemini: key, response.candidates (https://ai.google.dev/gemini-api/docs/batch-api).
+
+And what people write down of an engine or a local server: vLLM's RequestOutput (prompt, outputs of text,
+token_ids and finish_reason), and answers of Ollama (message or response, done, done_reason, eval_count).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from assay.core.errors import DataError
 from assay.tools.columns import look_up
 
 IDS = ("custom_id", "key")
@@ -76,6 +80,39 @@ def answer_of(row: Mapping[str, Any]) -> BatchAnswer | None:
         "" if message is not None else str(_first(row, _ERRORS))[:80],
         len(choices) if isinstance(choices, list) else 1,
     )
+
+
+def spread_answers(where: str, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield a row for each answer that a row of vLLM's outputs or of Ollama holds; any other row as it is.
+
+    Raises:
+        DataError: It is a piece of an answer that was streamed.
+    """
+    outputs = row.get("outputs")
+    if isinstance(outputs, list) and outputs and all(_is_output(each) for each in outputs):
+        rest = {name: value for name, value in row.items() if name != "outputs"}
+        for k, each in enumerate(outputs):
+            told = each if isinstance(each, Mapping) else {"text": each}
+            found = {**rest, "completion": told["text"]}
+            if isinstance(told.get("token_ids"), list):
+                found["tokens"] = len(told["token_ids"])
+            if told.get("finish_reason") is not None:
+                found["finish_reason"] = told["finish_reason"]
+            yield found | ({"draw": told.get("index", k)} if len(outputs) > 1 else {})
+    elif isinstance(row.get("done"), bool) and ("message" in row or "response" in row):
+        if not row["done"]:
+            fix = "ask with stream: false, or put the pieces of each answer together"
+            raise DataError("whole answers", found="a piece of one (done: false)", where=where, fix=fix)
+        own = ("message", "response", "done", "done_reason", "eval_count")
+        found = {name: value for name, value in row.items() if name not in own}
+        found["completion"] = row["message"] if "message" in row else row["response"]
+        yield found | {"tokens": row.get("eval_count"), "finish_reason": row.get("done_reason")}
+    else:
+        yield row
+
+
+def _is_output(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, Mapping) and isinstance(value.get("text"), str))
 
 
 def _message_of(output: list[Any]) -> Mapping[str, Any]:

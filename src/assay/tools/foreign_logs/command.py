@@ -128,7 +128,8 @@ def _lacking(log: ForeignLog, blocks: int, measured: Set[str]) -> str | None:
     if measured <= {"non_finite", DEAD_PART, LOSS_SIZE, REWARD_LOST}:
         lacking = f"only {list_names(sorted(known - {'step'}))} by step can be read"
         lacking = f"{lacking}; {unread}" if unread else lacking
-        return f"{lacking}; name the folder with all that was logged"
+        wanted = "log success, reward_std, kl or entropy beside, or name the folder that has the completions"
+        return f"{lacking}; {wanted}"
     if log.garbled:
         return f"{list_names(log.garbled)} cannot be read: write plain numbers (1234.5)"
     return None

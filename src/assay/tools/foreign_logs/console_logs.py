@@ -23,6 +23,9 @@ _PAIRS_OF_VERL = re.compile(r"\bstep:\s*(\d{1,12})\s+-\s+(\S.*:.*)$")
 _STEP = re.compile(r"\bstep[\s:=#]+(\d{1,12})\b(?!\.)", re.I)
 _HEADING = re.compile(r"(?<!=)=+\s*(?:Step|Iteration|Update)\s+(\d{1,12})\s*/\s*\d+", re.I)
 _LISTED = re.compile(r"^\W*[•*-]\s+(?P<name>[A-Za-z][^:]{1,60}):\s*(?P<value>[-+\w.]+)\s*$")
+# Of a table: a head such as `| rollout/ | |`, and a metric below it.
+_CELLS = re.compile(r"^\|\s*(?P<name>[A-Za-z][\w ./@-]{0,60}?)\s*\|\s*(?P<value>[-+\w.]*)\s*\|$")
+STEPS_OF_TABLE = ("time/total_timesteps", "total_timesteps", "time/iterations", "time/episodes")
 _NUMBER = r"[-+]?(?:\d[\d_]*\.?\d*|\.\d+)(?:e[-+]?\d+)?|[-+]?(?:nan|inf(?:inity)?)"
 _PAIR = re.compile(
     rf"(?P<name>[A-Za-z_][\w/.@-]*)(?P<sign>\s*[:=]\s*|\s+)(?P<value>{_NUMBER})(?![\w.:/-])", re.I
@@ -44,9 +47,19 @@ def read_printed(lines: Iterable[str]) -> list[Row]:
     rows, after, totals = list[Row](), dict[int, int](), Counter[int]()
     bars = list[tuple[int, int, int]]()  # rows before, done, of how many
     heading: Row | None = None
+    table, above = Row(), ""
     for line in lines:
         for piece in line.split("\r"):
             piece = piece.strip("\n")[:LONGEST]
+            if match := _CELLS.match(piece.strip()):
+                above = match["name"] if not match["value"] else above if "/" in above else ""
+                if match["value"]:
+                    table[f"{above}{match['name']}"] = match["value"]
+                continue
+            if table:
+                step = next((table[name] for name in STEPS_OF_TABLE if name in table), None)
+                rows.append(({} if step is None else {"step": int(float(step))}) | table)
+                table, above = Row(), ""
             if match := _HEADING.search(piece):
                 heading = {"step": int(match[1])}
                 rows.append(heading)

@@ -15,12 +15,13 @@ from __future__ import annotations
 import json
 import math
 import re
+import shlex
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from assay.core.errors import DataError
-from assay.tools.columns import LAST, NAMES, Columns, list_names, read_step, simplify
+from assay.tools.columns import LAST, NAMES, Columns, is_index, list_names, read_step, simplify
 from assay.tools.foreign_logs.records import LARGEST, OddValue, named_part
 
 # By signal: how it is called, without case and with _ for every sign between words; see `clean_name`.
@@ -51,7 +52,7 @@ SIGNALS: Mapping[str, tuple[str, ...]] = {
     "reward_min": ("reward_min", "critic_score_min", "reward_all_min"),
     "zero_variance": ("frac_reward_zero_std", "zero_variance"),
     "entropy": ("entropy", "actor_entropy", "actor_entropy_loss", "entropy_mean", "entropy_all_mean"),
-    "kl": ("kl", "actor_kl_loss", "objective_kl", "kl_mean", "generation_kl_error"),
+    "kl": ("kl", "actor_kl_loss", "objective_kl", "kl_mean", "generation_kl_error", "approx_kl"),
     "truncated": (
         *("completions_clipped_ratio", "response_length_clip_ratio", "is_truncated_mean", "truncated"),
         *("is_truncated_all_mean", "truncated_rate"),
@@ -61,13 +62,13 @@ SIGNALS: Mapping[str, tuple[str, ...]] = {
         *("mean_length", "response_length", "completion_length_mean", "mean_generation_length"),
         "seq_len_all_mean",
     ),
-    "clip": ("clip_ratio_region_mean", "clip_ratio", "actor_pg_clipfrac", "clipfrac"),
+    "clip": ("clip_ratio_region_mean", "clip_ratio", "actor_pg_clipfrac", "clipfrac", "clip_fraction"),
     "grad_norm": ("grad_norm", "actor_grad_norm", "optim_grad_norm"),
     "loss": ("loss", "actor_pg_loss", "loss_mean", "policy_loss", "training_loss", "actor_loss", "act_loss"),
     "validation": ("eval_reward", "val_reward", "validation_reward", "eval_rewards_mean"),
 }
 _RUN = re.compile(r"^(?P<run>.+) - (?P<name>[^ ].*)$")
-_BEFORE = re.compile(r"^(?:train|training|trainer|rollout)/")
+_BEFORE = re.compile(r"^(?:metrics\.)?(?:(?:train|training|trainer|rollout)/)?")
 _SIGNS = re.compile(r"[^a-z0-9@]+")
 _PART = re.compile(r"^rewards?/(?P<name>.+?)(?:/mean)?$")
 _PART_OF_TAG = re.compile(r"^(?:train_)?rewards_(?P<name>.+)_mean$")
@@ -186,7 +187,15 @@ def read_means(records: Sequence[Mapping[str, Any]], columns: Columns, where: st
     signals = _signals(cells, clean, columns)
     if not steps and signals:
         known = list_names(signals.values())
-        fix = "--columns step=NAME names the column that counts steps"
+        counts = [name for name in names_of_counts(records) if name not in signals.values()]
+        fix = "export the history of one run by step: a table of runs has the last value of each alone"
+        if any(_is_step(name, clean, columns) for name in clean):
+            fix = "--columns step=NAME names a column of whole numbers that counts steps"
+        if counts:
+            fix = (
+                " or ".join(f"--columns {shlex.quote(f'step={name}')}" for name in counts[:3])
+                + ", if that is it"
+            )
         raise DataError("a step beside each row", found=f"{known}, and no step", where=where, fix=fix)
     _refuse_several_runs(cells, clean, steps, where)
     rows, odd, notes = list[Mapping[str, float]](), list[OddValue](), list[str]()
@@ -208,6 +217,20 @@ def read_means(records: Sequence[Mapping[str, Any]], columns: Columns, where: st
     notes += [f"{name} holds no number" for name in mute]
     garbled = (name for name in mute if any(map(_has_digit, cells[name].values())))
     return Means(tuple(rows), tuple(odd), tuple(numbers), tuple(texts), tuple(notes), tuple(garbled))
+
+
+def names_of_counts(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the columns that hold whole numbers that grow, as a count of steps does; an index is none."""
+    columns: dict[str, list[object]] = {}
+    for record in records:
+        for name, value in record.items():
+            columns.setdefault(str(name), []).append(value)
+    return [name for name, values in columns.items() if not is_index(name) and _counts(values)]
+
+
+def _counts(values: Sequence[object]) -> bool:
+    steps = [step for value in values if (step := read_step(value)) is not None]
+    return len(steps) == len(values) > 1 and steps == sorted(steps) and steps[0] < steps[-1]
 
 
 def _has_digit(value: object) -> bool:

@@ -23,7 +23,7 @@ from assay.tools.foreign_logs.formats import (
     step_of_episode,
     with_answer,
 )
-from assay.tools.foreign_logs.means import is_known, is_prose, read_means
+from assay.tools.foreign_logs.means import is_known, is_prose, names_of_counts, read_means
 from assay.tools.foreign_logs.records import ForeignLog, LoggedCompletion
 from assay.tools.foreign_logs.row_shapes import rows_of, unfold
 from assay.tools.foreign_logs.settling import settle
@@ -37,7 +37,11 @@ LOOKED_AT = 200  # completions whose other texts are looked at
 KNOWN = "a step, and a reward or a completion, in each record"
 FIX = "name the log, or the folder that the trainer wrote; ./run assay runs health --help says what is read"
 NAME_THEM = "--columns step=NAME,score=NAME,completion=NAME names the columns that hold them"
+NUMBER_THEM = "number the rows in a column step, and name the rest: --columns score=NAME,completion=NAME"
 _STEP_OF_PATH = re.compile(r"(?:^|/)(?:global_)?step_(\d{1,12})(?:/|_|\.|$)|(?:^|/)(\d{1,12})\.jsonl$")
+# Of MLflow's file store: a file for each metric, of lines with time, value and step.
+_STORED = re.compile(r"(?:^|/)metrics/(?P<metric>[^.]+)$")
+_HISTORY = re.compile(r"(\d{10,16}) (\S+) (\d{1,12})")
 # Of a folder, the first kind that is there, besides trainer_state.json: by patterns of relative names.
 _KINDS = (
     re.compile(r"(?:^|/)completions_\d+\.parquet$"),
@@ -47,6 +51,7 @@ _KINDS = (
     re.compile(r"(?:^|/)step_\d+/train_rollouts\.jsonl$"),
     re.compile(r"(?:^|/)\d+\.jsonl$"),
     re.compile(r"^[^/]+\.(?:parquet|jsonl)$"),
+    _STORED,
 )
 _STATE = "trainer_state.json"
 _OTHERS = (re.compile(r"^[^/]+\.[ct]sv$"), re.compile(r"^[^/]+\.(?:log|out|txt)$"))  # where none of these is
@@ -93,7 +98,8 @@ def make_log(raw: RawLog, columns: Columns, where: str) -> ForeignLog:
     if not raw.completions and not means.rows and not means.odd:
         names = sorted({str(name) for row in raw.rows for name in row})
         found = f"only {list_names(names)}" if names else "nothing"
-        raise DataError(KNOWN, found=found, where=where, fix=NAME_THEM if names else FIX)
+        name_them = NAME_THEM if names_of_counts(raw.rows) else NUMBER_THEM
+        raise DataError(KNOWN, found=found, where=where, fix=name_them if names else FIX)
     if raw.odd is not None and all(each.reward is None for each in raw.completions):
         place, found = raw.odd
         raise DataError("a record of a training", found=found, where=place, fix=FIX)
@@ -124,6 +130,12 @@ def _files(folder: Path) -> list[Path]:
     if states:
         # Each checkpoint has the whole history up to it; the one beside them, or the last, has all of it.
         chosen.append(min(states, key=lambda name: (name.count("/"), -_last_number(name), name)))
+    if not chosen and folder.resolve().name == "metrics":
+        chosen = [name for name in names if _is_history(folder / name)]
+    runs = sorted({name[: match.start()] for name in chosen if (match := _STORED.search(name))})
+    if len(runs) > 1:
+        fix = f"name one of them, such as {folder / runs[0]}"
+        raise DataError("the log of one run", found=list_names(runs), where=str(folder), fix=fix)
     for kind in _OTHERS:
         chosen = chosen or [name for name in names if kind.search(name)]
     if not chosen:
@@ -249,6 +261,11 @@ def _is_lines(path: Path) -> bool:
 
 def _lines_of(path: Path, notes: list[str]) -> Iterator[tuple[str, Any]]:
     """Yield the objects of JSONL, or what a trainer printed."""
+    if (stored := _STORED.search(os.path.abspath(path))) is not None and _is_history(path):
+        for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), start=1):
+            if (match := _HISTORY.fullmatch(line.strip())) is not None:
+                yield f"{path}, line {number}", {"step": int(match[3]), stored["metric"]: match[2]}
+        return
     rows = json_rows(path, notes)
     try:
         first = next(rows, None)
@@ -266,6 +283,11 @@ def _lines_of(path: Path, notes: list[str]) -> Iterator[tuple[str, Any]]:
     if first is not None:
         yield first
         yield from rows
+
+
+def _is_history(path: Path) -> bool:
+    with path.open(encoding="utf-8", errors="replace") as stream:
+        return _HISTORY.fullmatch(stream.readline(LONGEST).strip()) is not None
 
 
 def _is_chart(cells: Mapping[str, Any]) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from assay.core.errors import DataError
 from assay.tasks.protocol import Item
 from assay.tasks.wrappings import read_message
-from assay.tools.batches import answer_of
+from assay.tools.batches import answer_of, spread_answers
 from assay.tools.columns import IN_ORDER, OPTION, Columns, Meaning, look_up, simplify
 from assay.tools.judge.forms import cut_off
 from assay.tools.judge.lines import Row, refuse
@@ -71,7 +71,10 @@ def documented(where: str, row: Row, columns: Columns) -> Row:
     item = columns.find("item", row, where)
     prompt = columns.find("prompt", row, where) if item is None else None
     if item is None and prompt is None:
-        raise columns.missing((("item", "prompt"),), row, where)
+        error = columns.missing((("item", "prompt"),), row, where)
+        if "=NAME" in error.fix:
+            error.fix = "write the id of its record as item into each row, or the record's prompt as prompt"
+        raise error
     found = {**row, "item": None if item is None else look_up(row, item)}
     if prompt is not None:
         found["prompt"] = look_up(row, prompt)
@@ -262,7 +265,7 @@ def numbered(
     places: dict[tuple[str, int], str] = {}
     seen: dict[str, int] = {}
     columns = columns or Columns()
-    for where, row in rows:
+    for where, row in ((place, each) for place, whole in rows for each in spread_answers(place, whole)):
         kind, each = read_row(where, documented(where, row, columns))
         form = form if form in ("transcripts", "assay episodes") else kind
         if each.draw is None and each.item in seen and not _repeats(row, columns, where):

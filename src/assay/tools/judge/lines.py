@@ -186,8 +186,8 @@ def csv_rows(path: Path) -> Iterator[tuple[str, Row]]:
     texts = (_text(line, f"{path}, line {number}") for number, line in _lines(path))
     first = next(texts, "")
     sign = "\t" if path.suffix.lower() == ".tsv" else _separator(first)
-    # A line of this kind tells a spreadsheet what stands between cells, and is no head.
-    skipped = first.casefold().rstrip("\r\n") == f"sep={sign}"
+    # A line of this kind tells a spreadsheet what stands between cells, or what an environment is; no head.
+    skipped = first.casefold().rstrip("\r\n") == f"sep={sign}" or first.startswith("#{")
     reader = csv.reader(texts if skipped else chain([first], texts), delimiter=sign, strict=True)
     try:
         head = next(reader, [])
