@@ -31,7 +31,7 @@ from assay.pipeline.inputs import MAX_BLOCKLIST_BYTES, blocklist_of, code_of, ta
 from assay.pipeline.project import Project
 from assay.statistics.checkpoint_rows import BestOf, best_of_items
 from assay.statistics.report import Report, report_on
-from assay.tasks.protocol import Task
+from assay.tasks.protocol import Item, Task
 from assay.tasks.rivals import players_of
 from assay.tools.columns import Columns
 from assay.tools.tasks_file import items_of, note_asked, open_project, suite_from
@@ -88,6 +88,7 @@ class Prepared:
     decoding: Decoding
     best_of: int
     tasks_sha256: str
+    items: Sequence[Item]  # all of the file, of which the suite may be a part
 
 
 def prepare(root: Path, asked: EvaluationRequest) -> Prepared:
@@ -109,7 +110,7 @@ def prepare(root: Path, asked: EvaluationRequest) -> Prepared:
     told = None if terms is None else sha256_bytes(terms)
     rules = rules_of(project.params.task, project.params.generation, told, code_of(project))
     suite = suite_from(project, items, asked.tasks, asked.items, asked.seed, draws, rules)
-    return Prepared(project, task, suite, decoding, k, sha256)
+    return Prepared(project, task, suite, decoding, k, sha256, items)
 
 
 def run(root: Path, asked: EvaluationRequest) -> None:

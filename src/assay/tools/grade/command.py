@@ -14,23 +14,21 @@ from assay.core.counting import counted
 from assay.core.errors import ConfigError
 from assay.core.records import Episode, Interval, Record
 from assay.core.seeds import rng
-from assay.core.storage.files import sha256_bytes
 from assay.core.storage.json import digest, write_json, write_jsonl
 from assay.core.storage.untrusted import sha256_capped
-from assay.dataset.suite import rules_of
 from assay.evaluation.alarms import alarm_said, alarms
 from assay.evaluation.clusters import cluster_sums
 from assay.evaluation.doubts import find_disagreement, find_empty_golds
 from assay.evaluation.written import Written, count_written, find_written_cautions, said_of_written
 from assay.evidence.formatting import interval_text
-from assay.pipeline.inputs import blocklist_of, code_of, task_with
 from assay.statistics.intervals import mean_interval, rate_interval
 from assay.tools.columns import Columns
+from assay.tools.evaluate import EvaluationRequest, prepare
 from assay.tools.grade.completions import FIX, Answered, Form, named, numbered, one_model
 from assay.tools.grade.replaying import matched, play_texts
 from assay.tools.judge.lines import ANY_SIZE
 from assay.tools.judge.reading import rows_in
-from assay.tools.tasks_file import items_of, note_asked, open_project, suite_from
+from assay.tools.tasks_file import note_asked
 
 EPISODES = "episodes.jsonl"
 
@@ -91,17 +89,19 @@ def run(root: Path, tasks: Path, completions: Path, asked: GradeRequest) -> None
         raise ConfigError("a folder to write in", found="a file", where=f"--out {asked.out}", fix=fix)
     form, answers = numbered(rows_in(completions), str(completions), Columns.read(asked.columns))
     model = one_model(answers, asked.model, str(completions))
-    project = open_project(root, asked.task, asked.surface, cut=asked.cut)
-    terms = blocklist_of(project)
-    task = task_with(project, terms)
-    items, sha256 = items_of(project, task, tasks)
-    answers = named(answers, items)
-    told = None if terms is None else sha256_bytes(terms)
-    rules = rules_of(project.params.task, project.params.generation, told, code_of(project))
-    draws = 1 + max(each.draw or 0 for each in answers)
-    suite = suite_from(project, items, tasks, asked.items, asked.seed, draws, rules)
+    played = EvaluationRequest(
+        tasks,
+        task=asked.task,
+        draws=1 + max(each.draw or 0 for each in answers),
+        items=asked.items,
+        seed=asked.seed,
+        surface=asked.surface,
+        cut=asked.cut,
+    )
+    ready = prepare(root, played)
+    project, task, suite = ready.project, ready.task, ready.suite
     plays = suite.plays()
-    texts = matched(plays, answers, str(completions), str(tasks))
+    texts = matched(plays, named(answers, ready.items), str(completions), str(tasks))
     file_sha256 = sha256_capped(completions, max_bytes=ANY_SIZE, fix=FIX)
     policy = _policy_of(texts) or digest(["graded", model or file_sha256])
     with progress("grade: episodes", len(plays)) as advance:
@@ -120,7 +120,7 @@ def run(root: Path, tasks: Path, completions: Path, asked: GradeRequest) -> None
     clusters, luck = [each.cluster for each in episodes], rng("grade", suite.digest)
     found = Grade(
         tasks_file=str(tasks),
-        tasks_sha256=sha256,
+        tasks_sha256=ready.tasks_sha256,
         completions_file=str(completions),
         completions_sha256=file_sha256,
         form=form,
@@ -128,7 +128,7 @@ def run(root: Path, tasks: Path, completions: Path, asked: GradeRequest) -> None
         task=task.name,
         suite_digest=suite.digest,
         items=len(suite.items),
-        draws=draws,
+        draws=suite.draws,
         prompts_other=other if any(each.opening is not None for each in texts) else None,
         unknown=_unknown(texts, model),
         written=written,
