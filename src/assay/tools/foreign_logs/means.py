@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from assay.core.errors import DataError
-from assay.tools.columns import LAST, NAMES, Columns, is_index, list_names, read_step, simplify
+from assay.tools.columns import IN_ORDER, LAST, NAMES, Columns, is_index, list_names, read_step, simplify
 from assay.tools.foreign_logs.records import LARGEST, OddValue, named_part
 
 # By signal: how it is called, without case and with _ for every sign between words; see `clean_name`.
@@ -188,7 +188,9 @@ def read_means(records: Sequence[Mapping[str, Any]], columns: Columns, where: st
     if not steps and signals:
         known = list_names(signals.values())
         counts = [name for name in names_of_counts(records) if name not in signals.values()]
-        fix = "export the history of one run by step: a table of runs has the last value of each alone"
+        fix = f"--columns step={IN_ORDER}, if each row is one more step"
+        if any(simplify(clean.get(name, "")) in RUNS for name in cells):
+            fix = "export the history of one run by step: a table of runs has the last value of each alone"
         if any(_is_step(name, clean, columns) for name in clean):
             fix = "--columns step=NAME names a column of whole numbers that counts steps"
         if counts:
@@ -334,9 +336,10 @@ def _steps(
     records: Sequence[Mapping[str, Any]], clean: Mapping[str, str], columns: Columns
 ) -> dict[int, int]:
     """Return the step of each record that has one, by the record's place."""
-    found = {}
+    found, asked = {}, columns.named.get("step")
+    if asked == IN_ORDER:
+        return {k: k + 1 for k in range(len(records))}
     for k, record in enumerate(records):
-        asked = columns.named.get("step")
         bare = {clean[name]: value for name, value in record.items() if name in clean}
         names = columns.candidates(bare).get("step", ()) if asked is None else (asked,)
         told = (record.get(name, bare.get(name)) for name in names)

@@ -37,7 +37,7 @@ LOOKED_AT = 200  # completions whose other texts are looked at
 KNOWN = "a step, and a reward or a completion, in each record"
 FIX = "name the log, or the folder that the trainer wrote; ./run assay runs health --help says what is read"
 NAME_THEM = "--columns step=NAME,score=NAME,completion=NAME names the columns that hold them"
-NUMBER_THEM = "number the rows in a column step, and name the rest: --columns score=NAME,completion=NAME"
+NUMBER_THEM = "--columns step=#,score=NAME, if each row is one more step; NAME is the column of the reward"
 _STEP_OF_PATH = re.compile(r"(?:^|/)(?:global_)?step_(\d{1,12})(?:/|_|\.|$)|(?:^|/)(\d{1,12})\.jsonl$")
 # Of MLflow's file store: a file for each metric, of lines with time, value and step.
 _STORED = re.compile(r"(?:^|/)metrics/(?P<metric>[^.]+)$")
