@@ -21,6 +21,7 @@ from assay.core.records import Episode
 from assay.core.storage.json import read_records
 from assay.dataset.suite import choose
 from assay.evaluation.measure import measure
+from assay.evaluation.replay import play_baseline
 from assay.policy.base import pretrained, tiny
 from assay.policy.model import load
 from assay.statistics.report import report_on
@@ -131,6 +132,21 @@ def test_a_split_of_the_project_is_played_as_the_stages_play_it(tmp_path: Path) 
     assert str(tmp_path) in text
 
 
+def test_a_scripted_player_plays_as_in_a_claim_and_opens_nothing(tmp_path: Path, project: Path) -> None:
+    ledger = project / "evidence/observed/heldout_openings.json"
+    known = ledger.read_bytes() if ledger.exists() else b""
+    text = done("--tasks", HELDOUT, "--player", "adaptive", "--items", 6, "--draws", 2, "--out", tmp_path)
+    episodes, report = written(tmp_path)
+    items = [TASK.item(json.loads(line)) for line in Path(HELDOUT).read_text().splitlines()]
+    plays = choose(items, 6, split="heldout", draws=2, seed=0).plays()
+    expected = play_baseline(TASK, TASK.baselines()["adaptive"], plays, "adaptive")
+    assert episodes == [each.model_copy(update={"policy": "scripted:adaptive"}) for each in expected]
+    assert "player adaptive on" in text and not [
+        name for name in report["report"]["measures"] if "token" in name
+    ]
+    assert (ledger.read_bytes() if ledger.exists() else b"") == known
+
+
 def test_time_is_written_apart_from_what_it_took(tmp_path: Path) -> None:
     done("--tasks", HELDOUT, "--policy", "models/base", "--items", 2, "--draws", 1, "--out", tmp_path)
     assert json.loads((tmp_path / "clock.json").read_text())["episodes"] == 2
@@ -235,6 +251,8 @@ def test_a_blocklist_of_ones_own_is_matched(tmp_path: Path) -> None:
         ),
         (["--tasks", HELDOUT, "--policy", "models/base", "--blocklist", "x"], ["--blocklist", "collider"]),
         (["--tasks", HELDOUT, "--policy", "models/base", "--surface", "xml"], ["--surface", "xml"]),
+        (["--tasks", HELDOUT, "--player", "constant"], ["--player", "adaptive or always_null"]),
+        (["--tasks", HELDOUT, "--player", "random", "--policy", "models/base"], ["--player", "leave one"]),
     ],
 )
 def test_what_cannot_be_measured_is_refused_with_its_place_and_a_way_on(

@@ -12,13 +12,25 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from assay.cli import app
 from assay.core.records import Episode
 from assay.evaluation.replay import graded_again
 from assay.tools.evaluate import EvaluationRequest, prepare
 from assay.tools.judge.command import JudgeRequest, judge_files
 from tests.house import ROOT
-from tests.tools.served.material import COLLIDER, WORDS, by_chance, done, episodes, facts, refused, starred
+from tests.tools.served.material import (
+    COLLIDER,
+    WORDS,
+    by_chance,
+    done,
+    episodes,
+    facts,
+    refused,
+    starred,
+    write_project,
+)
 from tests.tools.served.stand_in import Body, Handler, StandIn, serving
 
 KEY = "sk-canary-Zq81_secret/value"
@@ -330,6 +342,39 @@ def test_two_served_models_are_judged_like_any_other_results(tmp_path: Path) -> 
     )
     # The prompts are the same messages, and that is known.
     assert not [text for text in claim.warnings if "prompt" in text]
+
+
+FAILS_ONCE = """
+from assay.core.errors import EnvironmentFailure
+
+failed = []
+
+
+def once(*given, **beside):
+    if not failed:
+        failed.append(True)
+        raise EnvironmentFailure("busy")
+    return _reward(*given, **beside)
+
+
+_reward, reward = reward, once
+"""
+
+
+@pytest.mark.parametrize("who", ["a served model", "a player"])
+def test_an_environment_that_fails_once_is_asked_again(
+    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, who: str
+) -> None:
+    monkeypatch.chdir(write_project(tmp_path))
+    with Path("tasks/words/task.py").open("a") as code:
+        code.write(FAILS_ONCE)
+    common = [*WORDS, "--items", "3", "--draws", "1", "--out", str(tmp_path / "out")]
+    if who == "a player":
+        result = CliRunner().invoke(app, ["evaluate", "--player", "gold", *common])
+        assert result.exit_code == 0, (result.output, result.exception)
+    else:
+        done(server.url, *common)
+    assert [each.success for each in episodes(tmp_path / "out")] == [True] * 3
 
 
 def test_torch_is_not_needed(server: StandIn, tmp_path: Path) -> None:
