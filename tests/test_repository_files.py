@@ -48,3 +48,14 @@ def test_a_form_of_an_issue_is_one_that_the_host_takes(form: Any) -> None:
 def test_an_editor_breaks_lines_where_the_tools_do() -> None:
     lengths = re.findall(r"max_line_length = (\d+)", (ROOT / ".editorconfig").read_text(encoding="utf-8"))
     assert lengths == [str(PROJECT["tool"]["ruff"]["line-length"])]
+
+
+def test_the_changelog_has_releases_and_says_a_thing_once() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    newest, *_ = re.findall(r"^## \[(\d+\.\d+\.\d+)\] - (?:unreleased|\d{4}-\d\d-\d\d)$", text, re.M)
+    assert tuple(map(int, newest.split("."))) >= tuple(map(int, PROJECT["project"]["version"].split(".")))
+    head, *sections = re.split(r"^### ", text.split("\n## 0.1.0")[0], flags=re.M)
+    assert [each.split("\n")[0] for each in sections] == ["Added", "Changed", "Fixed", "Removed"]
+    assert not re.search(r"^\* ", head, re.M), "a line stands below Added, Changed, Fixed or Removed"
+    said = re.findall(r"^\* .*(?:\n  .*)*", text, re.M)
+    assert sorted(said) == sorted(set(said))
