@@ -392,7 +392,7 @@ def test_a_lost_validation_leaves_the_alarm_that_counts_losses_unjudged(unpacked
 def test_a_validation_that_is_missing_is_not_called_checked(unpacked: Path) -> None:
     lines("validation.jsonl", second_validation_lost)(unpacked)
     seen = training.log_whole(Unpacked(unpacked))
-    assert seen.unshown and "maker's word" in seen.said
+    assert seen.outcome == "not shown" and "maker's word" in seen.said
 
 
 MALFORMED = {

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from assay.core.errors import DataError
-from assay.tools.columns import look_up
+from assay.tools.columns import is_cut_off, look_up
 
 IDS = ("custom_id", "key")
 _MESSAGES = ("response.body.choices.0.message", "result.message", "response.candidates.0.content")
@@ -38,7 +38,6 @@ _ERRORS = (
     *("error.message", "error.code", "error", "response.body.error.message", "result.error.error.message"),
     *("result.type", "response.status_code"),
 )
-CUT = ("length", "max_tokens", "max_output_tokens", "MAX_TOKENS")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +74,7 @@ def answer_of(row: Mapping[str, Any]) -> BatchAnswer | None:
         str(row[name]),
         message,
         _first(row, _TOKENS),
-        None if ended is None else ended in CUT,
+        None if ended is None else bool(is_cut_off(ended)),
         model if isinstance(model, str) else None,
         "" if message is not None else str(_first(row, _ERRORS))[:80],
         len(choices) if isinstance(choices, list) else 1,

@@ -76,6 +76,16 @@ NAMES: Mapping[Meaning, tuple[str, ...]] = {
     "truncated": ("truncated", "is_truncated", "finish_reason", "stop_reason"),
     "model": ("model", "model_name", "model_id"),
 }
+# How an API, a framework or a log says that a completion was cut off, and that it was not; other words, and
+# the ids of tokens that vLLM gives, say neither.
+CUT_OFF = (
+    *("length", "max_tokens", "model_length", "max_output_tokens", "max_turns", "max_input_tokens"),
+    *("max_total_tokens", "compaction_failed"),
+)
+FINISHED = (
+    *("stop", "eos", "end_turn", "stop_sequence", "tool_calls", "tool_use", "eos_token", "content_filter"),
+    *("function_call", "refusal", "pause_turn"),
+)
 IN_ORDER = "#"  # as the column of draws: an item that is there again is its next draw
 LAST = frozenset({"result"})  # counts only where no other name of its meaning is there
 _SIGNS = re.compile(r"[\s_-]+")
@@ -104,6 +114,16 @@ def is_index(name: object) -> bool:
     [True, True, True, False, False]
     """
     return _INDEX.fullmatch(str(name)) is not None
+
+
+def is_cut_off(ending: object) -> bool | None:
+    """Return whether a completion that ended so was cut off; None for an ending that does not say.
+
+    >>> is_cut_off("MAX_TOKENS"), is_cut_off("stop"), is_cut_off(128009)
+    (True, False, None)
+    """
+    word = ending.casefold() if isinstance(ending, str) else ""
+    return True if word in CUT_OFF else False if word in FINISHED else None
 
 
 def list_names(names: Iterable[object]) -> str:

@@ -88,9 +88,8 @@ class LookResult:
 
     said: str
     wrong: Sequence[str] = ()
-    unchecked: bool = False  # nothing is wrong, and yet it cannot be called checked
-    left: Sequence[str] = ()  # the files that are not, where it is some of them
-    unshown: bool = False  # nor could it be, by anything in the package
+    outcome: Outcome = "passed"  # where nothing is wrong
+    left: Sequence[str] = ()  # files that are not checked, where it is some of them
 
 
 def looked(level: Level, name: str, look: Callable[[], LookResult]) -> Check:
@@ -107,8 +106,7 @@ def looked(level: Level, name: str, look: Callable[[], LookResult]) -> Check:
         shown = "; ".join(plain(fault) for fault in seen.wrong[:SHOWN])
         more = f"; and {len(seen.wrong) - SHOWN} more" if len(seen.wrong) > SHOWN else ""
         return Check(level=level, name=name, outcome="failed", found=f"{shown}{more}")
-    outcome: Outcome = "not checked" if seen.unchecked or seen.left else "passed"
-    outcome = "not shown" if seen.unshown else outcome
+    outcome: Outcome = "not checked" if seen.left else seen.outcome
     return Check(level=level, name=name, outcome=outcome, found=plain(seen.said), left=tuple(seen.left))
 
 

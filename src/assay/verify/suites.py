@@ -216,7 +216,8 @@ def arms_apart(package: Unpacked) -> LookResult:
     said = f"items whose texts are all the same: {told}"
     if alike and not wrong:
         return LookResult(
-            f"{said}; so little was learned that a copy could not be told from what was played", unshown=True
+            f"{said}; so little was learned that a copy could not be told from what was played",
+            outcome="not shown",
         )
     return LookResult(said, wrong)
 
@@ -247,7 +248,7 @@ def draws_apart(package: Unpacked, of: Callable[[Any, int], list[Drawn]] = valid
     """Check that no draws were put in the place of others: where the validation of the chosen step, at the
     same temperature, shows draws of one item that differ, those of the held-out suite do so somewhere too."""
     if package.elsewhere:
-        return LookResult("trained elsewhere: no validation shows how far draws differ", unshown=True)
+        return LookResult("trained elsewhere: no validation shows how far draws differ", outcome="not shown")
     step = package.trained.chosen_step
     told, wrong = merged_draws([(drawn(package.episodes(AFTER)), of(package, step))])
     return LookResult(f"{told}, as in the validation of step {step}", wrong)
@@ -319,7 +320,7 @@ def tokens_counted(package: Unpacked) -> LookResult:
             f"prompts and numbers of tokens: the tokenizer of {package.base.get('model')} is not in the"
             " package"
         )
-        return LookResult(f"{said}; V4 with --base DIR counts what it plays again", unshown=True)
+        return LookResult(f"{said}; V4 with --base DIR counts what it plays again", outcome="not shown")
     plain, n, turns, lost, wrong = _Reader(package, package.replayed), 0, 0, 0, list[str]()
     whole = whole_of(package.told)
     other = whole is not None and (whole.other_tokenizer or whole.n_other_prompts > 0)

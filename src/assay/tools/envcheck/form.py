@@ -8,13 +8,13 @@ from dataclasses import replace
 
 from assay.tasks.own.api import Message
 from assay.tasks.own.loading import RewardFunction
+from assay.tools.columns import NAMES
 from assay.tools.envcheck.case import Case, World
 from assay.tools.envcheck.episodes import factory
 
 AS_TEXT = "a text in place of the list of messages"
 AS_MESSAGES = 'a list of messages, [{"role": "user", "content": "…"}], in place of the text'
 NO_COLUMNS = frozenset({"prompts", "completions", "completion_ids", "options", "trainer_state"})
-ANSWERS = ("answer", "solution", "ground_truth", "target", "label", "gold", "reference")
 
 
 def reward_of(case: Case) -> RewardFunction | None:
@@ -32,7 +32,7 @@ def columns_read(case: Case) -> list[str]:
     row = dict(case.splits["train"][0].hidden)
     named = [name for name in inspect.signature(found.function).parameters if name not in NO_COLUMNS]
     columns = [name for name in named if name in row]
-    return columns or [name for name in ANSWERS if name in row]
+    return columns or [name for name in NAMES["reference"] if name in row]
 
 
 def in_form(form: str) -> str:

@@ -24,7 +24,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from assay.tools.columns import Columns, look_up, read_step
+from assay.tools.columns import Columns, is_cut_off, look_up, read_step
 from assay.tools.foreign_logs.means import is_sound, number_in, odd_word
 from assay.tools.foreign_logs.records import LoggedCompletion
 
@@ -32,7 +32,6 @@ REWARD = ("reward", "score", "total_reward", "total")
 PARTS = ("parts", "components", "reward_parts", "rewards")
 BESIDE = ("metrics", "reward_extra_info")
 KEYS = ("uid", "prompt_uid", "group_id", "hash")  # tell prompts apart as well, besides items and prompts
-CUT = ("max_turns", "max_input_tokens", "max_output_tokens", "max_total_tokens", "length", "max_tokens")
 NO_NUMBERS = {"advantage", "advantages", "group", "index", "seed", "created_at", "timestamp", "version"}
 
 
@@ -141,7 +140,7 @@ def read_completion(record: Mapping[str, Any], step: int | None, columns: Column
         numbers=_beside(record, columns),
         gold=_gold(_first(record, known.get("reference", ()))),
         tokens=next((n for n in tokens if n is not None), None),
-        truncated=None if cut is None else str(cut) in CUT if isinstance(cut, str) else bool(cut),
+        truncated=None if cut is None else bool(is_cut_off(cut)) if isinstance(cut, str) else bool(cut),
         lost=bool(record["error"]) if "error" in record else None,
         keys={name: _digest(value) for name in keys if (value := look_up(record, name)) is not None},
     )
@@ -202,7 +201,7 @@ def _read_trace(record: Mapping[str, Any], step: int | None, columns: Columns) -
         numbers=_numbers_in(record.get("metrics")) | scores,
         gold=_gold(gold),
         tokens=number(record.get("num_output_tokens")) or None,
-        truncated=str(record.get("stop_condition")) in CUT or _ended_by_length(record.get("calls")),
+        truncated=bool(is_cut_off(record.get("stop_condition")) or _ended_by_length(record.get("calls"))),
         lost=record["ok"] is False if "ok" in record else None,
         keys={} if key is None else {"task": _digest(key)},
     )
@@ -225,7 +224,7 @@ def is_evaluation(record: Mapping[str, Any]) -> bool:
 
 def _ended_by_length(calls: object) -> bool:
     last = calls[-1] if isinstance(calls, list) and calls else None
-    return isinstance(last, Mapping) and last.get("finish_reason") == "length"
+    return isinstance(last, Mapping) and bool(is_cut_off(last.get("finish_reason")))
 
 
 def _first(record: Mapping[str, Any], names: Iterable[str]) -> Any:

@@ -9,20 +9,13 @@ from typing import Any
 
 from assay.core.errors import DataError
 from assay.tools.batches import answer_of
-from assay.tools.columns import IN_ORDER, OPTION, Columns, Meaning, list_names, look_up, simplify
+from assay.tools.columns import IN_ORDER, OPTION, Columns, Meaning, is_cut_off, list_names, look_up, simplify
 from assay.tools.judge.lines import Row, refuse
 from assay.tools.judge.rows import NO_STRATA
 from assay.tools.judge.sources import TRUTHS, Form, Reading, number_of, text_of, truth_of, whole_of
 from assay.tools.judge.written import texts_in
 
 LABELS = ("stratum", "task")
-# What verifiers counts as cut off, beside a completion that ended by its length.
-CUT = ("max_turns", "max_input_tokens", "max_output_tokens", "max_total_tokens", "compaction_failed")
-# How an API says that a completion ended by its length, and that it did not; other words, and the ids of
-# tokens that vLLM gives, say neither.
-ENDED = {**dict.fromkeys(("length", "max_tokens", "model_length"), 1), **dict.fromkeys(("stop", "eos"), 0)}
-ENDED |= dict.fromkeys(("end_turn", "stop_sequence", "tool_calls", "tool_use", "eos_token"), 0)
-ENDED |= dict.fromkeys(("content_filter", "function_call", "refusal", "pause_turn"), 0)
 ENDINGS = ("finishreason", "stopreason")  # what columns of such words are called
 TIMED_OUT = "timeout"  # how evalplus writes a solution that did not end, which it counts as failed
 NEEDED: tuple[tuple[Meaning, ...], ...] = (("item",), ("success", "score"))
@@ -147,8 +140,8 @@ def cut_off(columns: Columns, row: Row, where: str) -> int | None:
     """Return whether a completion was cut off, from yes or no, or from why it ended; None for an ending that
     does not say."""
     value, names = columns.beside("truncated", row), columns.candidates(row)["truncated"]
-    if isinstance(value, str) and value.casefold() in ENDED:
-        return ENDED[value.casefold()]
+    if (ended := is_cut_off(value)) is not None:
+        return int(ended)
     if names and simplify(names[0]).endswith(ENDINGS):
         return None
     found = truth_of(value, where, "truncated")
@@ -321,7 +314,7 @@ def trace_row(where: str, row: Row, asked: Asked) -> Reading:
         _reward_of(trace, asked.metric, where) if measured else None,
         n_turns=sum(bool(node.get("sampled")) for node in nodes),
         tokens=whole_of(trace.get("num_output_tokens") or None, where, "num_output_tokens"),
-        truncated=int(trace.get("stop_condition") in CUT or ended == "length"),
+        truncated=int(any(map(is_cut_off, (trace.get("stop_condition"), ended)))),
         content=text_of({name: value for name, value in data.items() if name != "idx"}),
         prompt=text_of([node["message"] for node in nodes[:opening]] or None),
         completion=text_of([node["message"].get("content") for node in nodes if node.get("sampled")]),

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from assay.tools.columns import Columns, Meaning, list_names, look_up
+from assay.tools.columns import Columns, Meaning, is_cut_off, list_names, look_up
 from assay.tools.judge.forms import cut_off
 from assay.tools.judge.lines import parse_json, refuse
 from assay.tools.judge.rows import NO_STRATA
@@ -34,7 +34,6 @@ DECODING = (
     "num_choices",
 )
 ZSTANDARD = 93  # how newer versions of inspect pack their logs
-CUT = ("max_tokens", "model_length")
 
 
 class InspectLog:
@@ -165,7 +164,7 @@ class InspectLog:
         question, target = told("prompt", sample.get("input")), told("reference", sample.get("target"))
         cluster, model = told("cluster", None), told("model", None)
         draw = told("draw", (whole_of(sample.get("epoch", 1), place, "epoch") or 1) - 1)
-        truncated = int(bool(limit) or (bool(choices) and choices[0].get("stop_reason") in CUT))
+        truncated = int(bool(limit or (choices and is_cut_off(choices[0].get("stop_reason")))))
         completion = told("completion", None)
         return Reading(
             place,

@@ -161,7 +161,7 @@ def check_judgement(package: Path, work: Path, *, other_code: bool = False) -> I
         if theirs == here:
             return LookResult(said)
         if other_code:
-            return LookResult(f"{said}; accepted (--other-code)", unchecked=True)
+            return LookResult(f"{said}; accepted (--other-code)", outcome="not checked")
         return LookResult("", [f"{said}. Fix: {REMEDY}"])
 
     def again() -> LookResult:

@@ -426,5 +426,5 @@ def _figure_again(
         write_bytes(again / name, content)
     seen = compare(package, again, drawn, said="the gain of every seed, drawn again")
     if seen.wrong and other_drawings:
-        return LookResult(f"drawn otherwise here: {seen.wrong[0]}", unchecked=True)
+        return LookResult(f"drawn otherwise here: {seen.wrong[0]}", outcome="not checked")
     return seen

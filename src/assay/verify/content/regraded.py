@@ -78,4 +78,4 @@ def _graded(package: Unpacked, parts: Sequence[tuple[Suite, list[Episode], str]]
     if wrong and not any(graded_again(task, *part, rewards=rewards, metrics=metrics) for part in parts):
         how = f"{how}; rewards equal to {digits[0]} digits, metrics to {digits[1]}, not to the last"
         wrong = []
-    return LookResult(f"{said}, {how}", wrong, unchecked=word)
+    return LookResult(f"{said}, {how}", wrong, outcome="not checked" if word else "passed")

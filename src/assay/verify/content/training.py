@@ -251,7 +251,7 @@ def log_whole(package: Unpacked) -> LookResult:
             f"{said}; that those at {lost} are missing because their environment lost them is the maker's"
             " word"
         )
-    return LookResult(said, wrong, unshown=bool(lost))
+    return LookResult(said, wrong, outcome="not shown" if lost else "passed")
 
 
 def _odd(row: dict[str, Any], episodes: int) -> list[str]:
