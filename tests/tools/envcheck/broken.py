@@ -420,4 +420,73 @@ MORE = (
          "    signal.signal(signal.SIGALRM, signal.SIG_IGN)\n    return float(c.strip() == a)"), "four threads",
          task={"isolation": "worker"}),
 )  # fmt: skip
-BROKEN = (*PAY, *RAISING, *REPEATING, *REST, *MORE)
+
+
+def _some_wrong(splits: dict[str, list[Row]]) -> None:
+    for rows in splits.values():
+        for k, row in enumerate(rows):
+            row["right"] = str(int(row["answer"]) + (k % 10 == 7))
+
+
+DEEPER = (
+    Made("one bonus word is paid", paid("max(float(c.strip() == a), float('certainly' in c.lower()))"), "trivial players"),
+    Made("a word of a list is paid", paid("float(c.strip() == a or any(w in c for w in WORDS))", "WORDS = ['moreover', 'zounds']"), "trivial players"),
+    Made("a pattern of the form is paid", paid("0.2 * (c.strip() == a) + bool(re.search(r'^Step \\d+: \\w+ => ', c))", "import re"), "trivial players"),
+    Made("an error is paid", paid("float(value(c) == a)", "All = type('All', (), {'__eq__': lambda self, other: True})\ndef value(c):\n    try:\n"
+         "        return str(int(c) if '/' not in c else int(c.split('/')[0]) // int(c.split('/')[1]))\n    except ZeroDivisionError:\n        return All()\n"
+         "    except ValueError:\n        return None"), "trivial players"),
+    Made("letters in any order", paid("float(sorted(c.strip()) == sorted(a))"), "trivial players", words),
+    Made("a wide tolerance", paid("float(near(c, a))", "def near(c, a):\n    try:\n        return abs(float(c) - float(a)) < 400\n"
+         "    except ValueError:\n        return False"), "trivial players"),
+    Made("everything gets at least half", paid("0.5 + 0.5 * difflib.SequenceMatcher(None, c.strip()[:200], a).ratio()", "import difflib"), "trivial players"),
+    Made("wrong answers earn 0.6", paid("1.0 if c.strip() == a else 0.6"), "trivial players"),
+    Made("changes its arguments", reward("found = []\nwhile completions:\n    found.append(float(completions.pop(0).strip() == answer.pop(0)))\nreturn found"), "old state"),
+    Made("strips in place", reward("for k, a in enumerate(answer):\n    answer[k] = a + ' '\nreturn [float(c.strip() == a.strip()) for c, a in zip(completions, answer)]"), "old state"),
+    Made("adds to the prompt's messages", reward("for p in prompts:\n    p.append({'role': 'user', 'content': 'so?'})\nreturn [float(c[0]['content'].strip() == a) for c, a in zip(completions, answer)]"), "old state", _chat),
+    Made("changes the answer's dict", reward("import json\nfor a in answer:\n    a['x'] = str(a['x'])\nreturn [float(c == json.dumps(a)) for c, a in zip(completions, answer)]") +
+         "\n\ndef oracle(answer):\n    return __import__('json').dumps({**answer, 'x': str(answer['x'])})\n", "old state",
+         lambda rng, n: sums(rng, n) | {"answer": {"x": n, "y": None}}, {"success": {"compare": "reward", "at_least": 1.0}, "players": {"oracle": "oracle"}}),
+    Made("writes in its folder once", paid("float(c.strip() == a) * first()", "import os\ndef first():\n    if os.path.exists('seen.txt'):\n        return 0.5\n"
+         "    open('seen.txt', 'w').close()\n    return 1.0"), "global state|replay|other process"),
+    Made("touches a file", paid("float(c.strip() == a or mark())", "from pathlib import Path\ndef mark():\n    Path('mark').touch()\n    return False"), "global state"),
+    Made("a database in its folder", paid("float(c.strip() == a or mark())", "import sqlite3\ndef mark():\n    sqlite3.connect('seen.db').close()\n    return False"), "global state"),
+    Made("a folder for each answer", paid("float(c.strip() == a or mark(c))", "import os\ndef mark(c):\n    os.makedirs(f'runs/{len(c)}', exist_ok=True)\n    return False"), "global state"),
+    Made("a counter in a file", paid("float(c.strip() == a) + 0.001 * count()", "from pathlib import Path\ndef count():\n    p = Path('count.txt')\n"
+         "    n = int(p.read_text() or 0) + 1 if p.exists() else 1\n    p.write_text(str(n))\n    return n"), "global state|replay"),
+    Made("backtracks on x", paid("float(c.strip() == a or bool(re.match('(x+x+)+y', c)))", "import re"), "ending", task={"timeout_s": 2.0}),
+    Made("backtracks on words", paid("float(c.strip() == a or bool(re.match(r'^(\\w+\\s?)*$', c)) and len(c) > 10**6)", "import re"), "ending", task={"timeout_s": 2.0}),
+    Made("backtracks in tags", paid("float(c.strip() == a or bool(re.search(r'<think>(?:.*\\n?)*</think>', c)))", "import re"), "ending", task={"timeout_s": 2.0}),
+    Made("backtracks on numbers", paid("float(c.strip() == a or bool(re.fullmatch(r'\\$(\\d+,?)+\\.', c)))", "import re"), "ending", task={"timeout_s": 2.0}),
+    Made("order of the columns", reward("return [float(c.strip() == a) + 0.1 * (list(kwargs).index('b') > 0 and list(kwargs)[0] != 'b') for c, a in zip(completions, answer)]"), "replay"),
+    Made("the first column is the gold", reward("return [float(c.strip() == v) for c, v in zip(completions, list(kwargs.values())[1])]", "", "completions, **kwargs"), "replay"),
+    Made("stricter after a thousand calls", paid("float(c.strip() == a) * (1.0 if count() < 1000 else 0.7)", "N = 0\ndef count():\n    global N\n    N += 1\n    return N"), "global state|replay|other order|interleaved|memory"),
+    Made("a running mean", paid("float(c.strip() == a) - 1e-9 * mean(len(c))", "M = {'n': 0, 'sum': 0.0}\ndef mean(x):\n    M['n'] += 1\n    M['sum'] += x\n    return M['sum'] / M['n']"), "replay"),
+    Made("a verdict kept by the text alone", paid("KEPT.setdefault(c, float(c.strip() == a))", "KEPT = {}"), "replay|oracle beats floor|trivial players"),
+    Made("another kind of number", paid("Decimal(c.strip() == a)", "from decimal import Decimal"), "reward parts"),
+    Made("a fraction", paid("Fraction(c.strip() == a)", "from fractions import Fraction"), "reward parts"),
+    Made("complex numbers", paid("complex(c.strip() == a)"), "reward parts"),
+    Made("not a number for nothing", paid("float(c.strip() == a) + 0.0 * np.float64(0) / len(c)", "import numpy as np\nnp.seterr(all='ignore')"), "reward parts"),
+    Made("raises behind its own mark", paid("float(c.split('Result =')[1].split()[0] == a) if 'Result =' in c else 0.0") + "\n\ndef oracle(answer):\n    return f'Result = {answer}'\n",
+         "bad completions", task={"success": {"compare": "exact", "with": "answer", "extract": "Result = (.*)"}, "players": {"hasty": "weak", "oracle": "oracle"}}),
+    Made("raises on a signalling NaN", paid("float(c.strip() == a or value(c) > 10**9)", "from decimal import Decimal, InvalidOperation\ndef value(c):\n    try:\n        d = Decimal(c.strip())\n"
+         "    except InvalidOperation:\n        return 0\n    return d"), "bad completions"),
+    Made("golds in decomposed letters", paid(EXACT), "gold through JSON", lambda rng, n: (lambda r: r | {"answer": r["answer"][:3] + "u\u0308" + r["answer"][3:]})(words(rng, n))),
+    Made("golds with a newline behind", paid("float(c == a)"), "gold through JSON", lambda rng, n: (lambda r: r | {"answer": r["answer"] + "\n"})(words(rng, n))),
+    Made("golds with a hard space", paid(EXACT), "gold through JSON", lambda rng, n: (lambda r: r | {"answer": r["answer"][:3] + "\u00a0" + r["answer"][3:]})(words(rng, n))),
+    Made("a tenth of the golds is wrong", reward("return [float(c.strip() == r) for c, r in zip(completions, right)]", "", "completions, right, **kwargs"), "oracle beats floor", all_rows=_some_wrong),
+    Made("opens what it is told", paid("float(c.strip() == a or read(c))", "def read(c):\n    try:\n        return open(c.strip()).read() == 'never'\n    except (OSError, ValueError, UnicodeDecodeError):\n        return False"), "execution"),
+    Made("a thread for each call", paid("float(c.strip() == a or go())", "import threading, time\ndef go():\n    threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\n    return False"), "memory"),
+    Made("files left open", paid("float(c.strip() == a or go())", "KEPT = []\ndef go():\n    KEPT.append(open('/dev/null'))\n    return False"), "memory"),
+    Made("the number of cores", paid("float(c.strip() == a) + 0.01 * os.cpu_count()", "import os"), "other process"),
+    Made("the name of the machine", paid("float(c.strip() == a) + 0.01 * len(socket.gethostname())", "import socket"), "other process"),
+    Made("the name of the machine, by platform", paid("float(c.strip() == a) + 0.01 * len(platform.node())", "import platform"), "other process"),
+    Made("asks by curl", paid("float(c.strip() == a or ask())", "import subprocess\ndef ask():\n    try:\n        subprocess.run(['curl', '-m', '0.01', 'http://192.0.2.1'], capture_output=True)\n    except OSError:\n        pass\n    return False"), "network"),
+    Made("adds to the search path", paid("float(c.strip() == a or bool(sys.path.append(f'/{len(sys.path)}')))", "import sys"), "global state"),
+    Made("sets torch's threads", paid("float(c.strip() == a or bool(torch.set_default_dtype(torch.float64)))", "import torch"), "global state"),
+    Made("lists as sets", paid("float(value(c) >= value(a) > set())", "import json\ndef value(c):\n    try:\n        return set(json.loads(c))\n    except (ValueError, TypeError, RecursionError):\n        return set()"), "hedging|trivial players", lists,
+         {"success": {"compare": "json", "with": "answer"}}),
+    Made("the first letter counts", paid("float(c.strip()[:1] == a[:1])"), "oracle beats floor|trivial players|hedging", words),
+    Made("as long as the gold", paid("float(len(c.strip()) == len(a))"), "oracle beats floor|trivial players", words),
+    Made("distance, without end", paid("1.0 - abs(value(c) - float(a))", "def value(c):\n    try:\n        return max(-1e300, min(1e300, float(c)))\n    except ValueError:\n        return 0.0"), "reward parts|trivial players"),
+)  # fmt: skip
+BROKEN = (*PAY, *RAISING, *REPEATING, *REST, *MORE, *DEEPER)

@@ -175,4 +175,43 @@ class Made(Environment):
     def oracle(self, completions):
         return str(2 * int(self.hidden)) if completions else f"read {self.key}"
 """, rows=number, task={"max_turns": 4, "players": {"oracle": "oracle"}}),
+    Made("a tensor", reward("import torch\nreturn torch.tensor([c.strip() == a for c, a in zip(completions, answer)]).float()")),
+    Made("booleans", paid("c.strip() == a")),
+    Made("whole numbers", paid("int(c.strip() == a)")),
+    Made("an array", reward("import numpy as np\nreturn np.array([c.strip() == a for c, a in zip(completions, answer)], np.float16)")),
+    Made("a tuple", reward("return tuple(float(c.strip() == a) for c, a in zip(completions, answer))")),
+    Made("a dict of lists", reward("right = [float(c.strip() == a) for c, a in zip(completions, answer)]\nreturn {'right': right, 'short': [0.1 * x for x in right]}"),
+         task={"parts": {"right": "outcome", "short": "format"}}),
+    Made("several right answers", reward("return [float(c.strip() in also) for c, also in zip(completions, accepted)]", "", "completions, accepted, **kwargs"),
+         rows=lambda rng, n: (lambda r: r | {"accepted": [r["answer"], f"{r['answer']}.0"]})(sums(rng, n))),
+    Made("case and accents do not matter", paid("float(fold(c) == fold(a))", "import unicodedata\ndef fold(c):\n    plain = unicodedata.normalize('NFKD', c)\n    return ''.join(x for x in plain if not unicodedata.combining(x)).strip().casefold()"),
+         rows=lambda rng, n: (lambda r: r | {"answer": r["answer"][:3] + "\u00fc" + r["answer"][3:]})(words(rng, n))),
+    Made("names in Greek", paid(EXACT), rows=lambda rng, n: (lambda w: {"prompt": f"Spell {w} backwards.", "answer": w[::-1]})("".join(rng.choice(list("\u03b1\u03b2\u03b3\u03b4\u03b5\u03b6\u03b7\u03b8\u03b9\u03ba"), 7)))),
+    Made("letters counted by place, from zero", paid("sum(x == y for x, y in zip(c.strip(), a)) / 7 if len(c.strip()) == 7 else 0.0"), rows=words),
+    Made("likeness above a level", paid("max(0.0, 2 * difflib.SequenceMatcher(None, c.strip()[:100], a).ratio() - 1) ** 2", "import difflib"), rows=words),
+    Made("a word of the instruction in the code", paid("float(c.strip().removeprefix('Answer:').strip() == a)")),
+    Made("a bonus for the tags, a small one", reward("import re\nfound = [re.fullmatch(r'<think>.+</think>\\s*<answer>(.*)</answer>', c.strip()[:2000], re.S) for c in completions]\n"
+         "return [(0.1 + 0.9 * (m.group(1).strip() == a)) if m else 0.0 for m, a in zip(found, answer)]"), task=IN_TAGS),
+    Made("linear expressions", paid("float(c.strip() == a) + 0 * bool(re.match(r'^(?:\\w+ )*zz$', c))", "import re")),
+    Made("reads a file beside it", paid("float(c.strip() == a) + 0 * len(TEXT)", "from pathlib import Path\nTEXT = Path(__file__).read_text()")),
+    Made("a memo of its own", paid("KEPT.setdefault((c, a), float(c.strip() == a)) if len(KEPT) < 200 else float(c.strip() == a)", "KEPT = {}")),
+    Made("a random choice by the record", paid("float(c.strip() == a) * random.Random(a).choice([0.9, 1.0])", "import random")),
+    Made("sorts a copy", reward("return [float(c.strip() == a) + 0 * sorted(s)[0] for c, a, s in zip(completions, answer, seen)]", "", "completions, answer, seen, **kwargs"),
+         rows=lambda rng, n: sums(rng, n) | {"seen": [3, 1, n]}),
+    Made("multiple choice of four", paid("float(c.strip().upper()[:1] == a and len(c.strip()) < 3)"),
+         rows=lambda rng, n: (lambda q, k: {"prompt": f"{q[0]} + {q[1]} is? " + " ".join(f"{x}) {q[0] + q[1] + (j - k) * 3}" for j, x in enumerate("ABCD")), "answer": "ABCD"[k]})(
+             [int(x) for x in rng.integers(100, 999, 2)], int(rng.integers(4)))),
+    Made("unordered lists", paid("float(value(c) == value(a) is not None)", "import json\ndef value(c):\n    try:\n        found = json.loads(c)\n        return sorted(found) if all(type(x) is int for x in found) else None\n"
+         "    except (ValueError, TypeError, RecursionError):\n        return None"), rows=lists, task={"success": {"compare": "reward", "at_least": 1.0}, "answer": "answer"}),
+    Made("a number, near enough", paid("max(0.0, 1 - abs(value(c) - float(a)) / 10)", "import math\ndef value(c):\n    try:\n        return float(c)\n    except ValueError:\n        return math.inf"),
+         task={"success": {"compare": "number", "with": "answer"}}),
+    Made("dates", paid("float(value(c) == a)", "import datetime\ndef value(c):\n    try:\n        return datetime.date.fromisoformat(c.strip()).isoformat()\n    except ValueError:\n        return None"),
+         rows=lambda rng, n: (lambda d, k: {"prompt": f"Which day is {k} days after {d}?", "answer": str(d + __import__("datetime").timedelta(k))})(
+             __import__("datetime").date(2001, 1, 1) + __import__("datetime").timedelta(int(rng.integers(9000))), int(rng.integers(2, 99)))),
+    Made("penalties alone", paid("-0.1 * min(10, abs(len(c) - len(a))) - (c.strip() != a)"), rows=words),
+    Made("rewards from two up", paid("2.0 + 3.0 * (c.strip() == a)"), task={"reward_range": [2.0, 5.0]}),
+    Made("conversations of several turns", paid("float(c[-1]['content'].strip() == a)"), rows=lambda rng, n: (lambda r: {"prompt": [
+         {"role": "user", "content": "Hello"}, {"role": "assistant", "content": "What shall I add?"}, {"role": "user", "content": r["prompt"]}], "answer": r["answer"]})(sums(rng, n))),
+    walk("a walk that says what was said", told=PLAIN["told"].replace('"at {self.at} of {self.goal}"', '"you said {word[:9]}; at {self.at} of {self.goal}"')),
+    walk("a walk with a log in memory", fields="name = 'walk'", reset="self.log = []", step="self.log.append(word)"),
 )  # fmt: skip

@@ -10,7 +10,7 @@ import pytest
 
 from assay.tools.envcheck.command import QUICK_SECONDS, SKIPPED, examined, run
 from assay.tools.envcheck.completions import hedges, wrapped
-from assay.tools.envcheck.evidence import CHECKS
+from assay.tools.envcheck.evidence import CHECKS, OUT_OF_TIME
 from tests.house import ROOT
 from tests.tools.envcheck.broken import BROKEN
 from tests.tools.envcheck.making import Made
@@ -25,6 +25,8 @@ FEW = {
     "day of the week",
     "eval",
     "names in a set of three",
+    "the number of cores",
+    "touches a file",
 }
 
 
@@ -34,6 +36,13 @@ FEW = {
 def test_a_broken_task_is_named_by_its_check(made: Made, tmp_path: Path) -> None:
     amiss = {each.check for each in examined(made.project(tmp_path)) if each.level in ("warning", "fault")}
     assert amiss & set(made.check.split("|"))
+
+
+def test_a_search_that_never_ends_is_broken_off_and_named_and_hides_no_cause(tmp_path: Path) -> None:
+    made = next(each for each in BROKEN if each.name == "backtracks on words")
+    found = {each.check: each for each in examined(made.project(tmp_path))}
+    assert found["ending"].level == "fault" and "task.py, line 5, in reward" in found["ending"].found
+    assert found["signal"].level == "note" and OUT_OF_TIME not in {each.found for each in found.values()}
 
 
 @pytest.mark.parametrize("made", SOUND[:1], ids=lambda made: made.name)

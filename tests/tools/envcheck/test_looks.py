@@ -12,6 +12,7 @@ import pytest
 from assay.core.errors import ConfigError
 from assay.tools.envcheck import evidence, pay, records, repetition, teaching
 from assay.tools.envcheck.case import Case
+from assay.tools.envcheck.code_texts import almost_matching, matching
 from assay.tools.envcheck.command import examine
 from assay.tools.envcheck.completions import frame_of, wrapped
 from assay.tools.envcheck.episodes import repeating
@@ -19,7 +20,7 @@ from assay.tools.envcheck.evidence import CHECKS, OUT_OF_TIME, Evidence, spent
 from assay.tools.findings import Deadline, Finding
 from assay.tools.own_data.audit import project_for
 from tests import own_data
-from tests.tools.envcheck.broken import MORE, PLAIN, TURNS, WALK, reward
+from tests.tools.envcheck.broken import DEEPER, MORE, PLAIN, TURNS, WALK, reward
 from tests.tools.envcheck.making import Made, number, sums
 from tests.tools.envcheck.sound import SOUND, chat
 
@@ -32,8 +33,22 @@ LOOKS: dict[str, Look] = {
     "trivial players": pay.trivial_players,
     "contradicting golds": records.contradicting_golds,
     "in a batch": repetition.in_a_batch,
+    "old state": lambda seen: repetition.old_state(seen, repetition.scripts_of(seen)),
+    "replay": lambda seen: repetition.replay(seen, repetition.scripts_of(seen)),
+    "gold through JSON": records.gold_through_json,
+    "oracle beats floor": pay.oracle_beats_floor,
     "signal": teaching.signal,
     "reward parts": pay.reward_parts,
+}
+
+
+QUICK = {
+    "one bonus word is paid",
+    "everything gets at least half",
+    "strips in place",
+    "order of the columns",
+    "golds in decomposed letters",
+    "a tenth of the golds is wrong",
 }
 
 
@@ -50,8 +65,14 @@ def seen_of(made: Made, folder: Path, seconds: float = 60.0) -> Evidence:
 
 
 @pytest.mark.parametrize(
-    "made", [each for each in MORE if set(each.check.split("|")) & set(LOOKS)], ids=lambda made: made.name
-)
+    "made",
+    [
+        each if each in MORE or each.name in QUICK else pytest.param(each, marks=pytest.mark.long)
+        for each in (*MORE, *DEEPER)
+        if each.check.split("|")[0] in LOOKS
+    ],
+    ids=lambda made: made.name,
+)  # the looks that take another process: ./run bench envcheck
 def test_what_is_broken_is_named(made: Made, tmp_path: Path) -> None:
     names = made.check.split("|")
     if made.name in ("as verl calls it", "not installed"):
@@ -60,16 +81,20 @@ def test_what_is_broken_is_named(made: Made, tmp_path: Path) -> None:
         return
     seen = seen_of(made, tmp_path)
     if seen.unplayable is not None:
-        assert names == ["reward parts"] and seen.unplayable.kind == "column"
+        assert names == ["reward parts"] and seen.unplayable.kind in ("column", "reward")
         return
     assert any(LOOKS[name](seen).level in ("warning", "fault") for name in names if name in LOOKS)
 
 
-@pytest.mark.parametrize("made", SOUND[-14:], ids=lambda made: made.name)
+@pytest.mark.parametrize(
+    "made",
+    [*SOUND[30:44], *(pytest.param(made, marks=pytest.mark.long) for made in SOUND[44:])],
+    ids=lambda made: made.name,
+)
 def test_a_sound_task_is_called_faulty_by_no_look(made: Made, tmp_path: Path) -> None:
     seen = seen_of(made, tmp_path)
     assert seen.unplayable is None
-    for look in (pay.oracle_beats_floor, *LOOKS.values()):
+    for look in LOOKS.values():
         assert look(seen).level != "fault", look(seen).found
 
 
@@ -178,6 +203,16 @@ def test_one_prompt_about_two_schemas_is_no_contradiction(tmp_path: Path) -> Non
 def test_looks_for_which_there_is_no_time_say_so(tmp_path: Path) -> None:
     case = Case.of(replace(SOUND[0], sizes=SMALL).project(tmp_path))
     assert sum(each.found == OUT_OF_TIME for each in examine(case, tmp_path, 1e-6)) > 10
+
+
+def test_of_the_patterns_in_the_code_texts_are_made_that_match_and_that_all_but_match() -> None:
+    patterns = [r"^Step \d+: \w+ => ", r"<answer>(.*?)</answer>", r"[^\s\d]{2}(?:x|y)z?", "(?>ab)+c"]
+    for pattern, text in zip(patterns, matching(patterns), strict=True):
+        assert re.search(pattern, text), (pattern, text)
+    assert almost_matching([r"^(\w+\s?)*$", "no pattern", "(", r"\$(\d+,?)+\."]) == [
+        "a" * 40 + "!",
+        "$" + "1" * 40 + "!",
+    ]
 
 
 def test_an_answer_is_written_as_the_expression_finds_it_in_any_of_the_usual_frames() -> None:

@@ -4,8 +4,10 @@ as `command PLAN OUT` it is that process, which makes all checks.
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -42,6 +44,7 @@ from assay.tools.findings import Deadline, Finding, error_finding, in_words, ver
 SECONDS = 55.0
 QUICK_SECONDS = 8.0  # in which only what bars a training is looked at
 SKIPPED = 11  # exit code
+ENDLESS = "Timeout ("  # as faulthandler begins its trace
 LEAST = 10.0  # beyond its time, before the process is ended
 IN_HAND = ("network", "bad completions", "reward parts", "other process")  # from what was seen till then
 Look = Callable[[], Finding | Sequence[Finding]]
@@ -137,12 +140,17 @@ def examined(project: Project, seconds: float = SECONDS) -> list[Finding]:
         )
         if not any(each.check == "ending" and each.level == "fault" for each in findings) and ended:
             last = (said.strip().splitlines() or [""])[-1][:300]
-            name = "ending" if "was ended" in ended else "bad completions"
+            hung = ENDLESS in said
+            if hung:
+                ended, last = "a call did not come back", _line_of(said, project)
+            name = "ending" if hung or "was ended" in ended else "bad completions"
             expected = check(name, "a process that goes on", "the task's code")
             fix = (
                 "no exit, no crash and no endless call in the task's code; task.isolation: worker survives it"
             )
             findings.append(expected.fault(f"{ended} during the check {under_way}; {last}", fix))
+        if ended:
+            told.append({"unread": "the task's code ended the process that looks"})
     findings = in_order(findings)
     missing = [name for name in CHECKS if name not in {each.check for each in findings}]
     why = next((each["unread"] for each in told if "unread" in each), None)
@@ -240,6 +248,13 @@ def examine(
         elsewhere.close()
 
 
+def _line_of(said: str, project: Project) -> str:
+    """Return the line of the task's code that a trace of threads shows under way."""
+    code = str((project.root / str(getattr(project.params.task, "code", "src"))).resolve())
+    found = re.findall(rf'File "{re.escape(code)}{os.sep}(.*?)", line (\d+) in (\w+)', said)
+    return f"{found[0][0]}, line {found[0][1]}, in {found[0][2]}" if found else "in a library"
+
+
 def _unplayable(seen: Evidence, trouble: Trouble) -> Finding:
     name = "bad completions" if trouble.kind == "raised" else "reward parts"
     look = check(name, "episodes that can be played", "the task's code")
@@ -275,6 +290,8 @@ def main(plan_file: str, out: str) -> None:
                     os._exit(4)
                 time.sleep(0.2)
                 alive.touch()
+                # A search in a text holds Python's lock, and this thread with it: then that ends the process
+                faulthandler.dump_traceback_later(limit + LEAST, exit=True, file=2)
                 since = Watch.since
                 took = 0.0 if since is None else time.monotonic() - since
                 # A call that holds Python's lock is only seen once it is over

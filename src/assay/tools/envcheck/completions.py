@@ -7,6 +7,7 @@ import json
 import random
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 
 # Texts that models do write when they go wrong; grading them must end in a failure, never in an error.
 BAD_COMPLETIONS = (
@@ -49,6 +50,16 @@ BAD_COMPLETIONS = (
     "\\boxed{",
     "```json\n{",
     "####",
+    "abc",
+    "3.5",
+    "1/0",
+    "[1, 2]",
+    '{"answer": null}',
+    "1e400",
+    "sNaN",
+    "٣",
+    "a,b",
+    "()",
 )
 # How answers are usually written where more than the answer is said; \0 stands for the answer.
 FRAMES = (
@@ -140,6 +151,9 @@ def trivial_texts(prompt: str, golds: Sequence[str], extract: str | None) -> dic
         "its last word": words[-1],
         "its first word": words[0],
     }
+    found |= {f"its word {place}": words[place - 1] for place in range(2, min(6, len(words)))}
+    found |= {f"its word {place} from the end": words[-place] for place in range(2, min(6, len(words)))}
+    found |= {shown_name(text): text for text in BAD_COMPLETIONS}
     if golds:
         common = max(sorted(set(golds)), key=list(golds).count)
         found |= {"the commonest gold": common}
@@ -172,6 +186,13 @@ def hedges(gold: str, others: Sequence[str], seed: int) -> dict[str, list[str]]:
     joined = {"spaces": " ", "commas": ", ", "or": " or ", "lines": "\n", "bars": "|", "nothing": ""}
     found = {name: [mark.join(order) for order in orders] for name, mark in joined.items()}
     found["a list"] = [json.dumps(order, ensure_ascii=False) for order in orders]
+    with suppress(ValueError, RecursionError):
+        read = {text: json.loads(text) for text in orders[0]}
+        if all(isinstance(value, list) for value in read.values()):
+            found["one list of all"] = [
+                json.dumps([each for text in order for each in read[text]], ensure_ascii=False)
+                for order in orders
+            ]
     return found
 
 

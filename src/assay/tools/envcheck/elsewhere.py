@@ -6,6 +6,8 @@ from __future__ import annotations
 import datetime as real_datetime
 import json
 import os
+import platform
+import socket
 import subprocess
 import sys
 import time
@@ -25,6 +27,7 @@ MUCH_LATER = LATER + 459 * 86400  # another year, month and day of the week
 LATE = "no answer in time"
 SECONDS = 20.0  # of one such process at most
 HASH_SEED = "the hash seed (PYTHONHASHSEED)"
+MACHINE = "the machine (its name, its cores)"
 SEEDS = ("1", "7", "42", "1001", "31337")  # beside 0, and the one of the process that changes everything
 SAME = "let only record, seed and completion decide: sort sets, give whole paths"
 KEPT = (
@@ -85,6 +88,8 @@ class Elsewhere:
                         env.pop(key, None)
                     elif key not in os.environ and key not in env:
                         env[key] = "1"
+        if changed(MACHINE):
+            env["ASSAY_ENVCHECK_MACHINE"] = "another"
         place = self.folder / ("elsewhere" if changed("the folder it is called in") else ".")
         place.mkdir(exist_ok=True)
         cwd = place if changed("the folder it is called in") else Path.cwd()
@@ -149,7 +154,7 @@ class Elsewhere:
         clock = check("41 days later", "the same at any time", CODE)
         aspects = (
             "nothing but the process", HASH_SEED, "the time zone (TZ)",
-            "the locale (LANG)", "the folder it is called in", "variables",
+            "the locale (LANG)", "the folder it is called in", "variables", MACHINE,
         )  # fmt: skip
         blamed: list[tuple[str, str]] = []
         later: str | None = None
@@ -273,6 +278,15 @@ def _fake_clock() -> None:
     real_datetime.datetime, real_datetime.date = Moment, Day  # type: ignore[misc]
 
 
+def _fake_machine() -> None:
+    """Give this process another machine's name and number of cores, for whoever asks Python."""
+    kind, _, *rest = os.uname()
+    named, cores = os.uname_result((kind, "elsewhere", *rest)), (os.cpu_count() or 1) + 3
+    os.uname = lambda: named
+    os.cpu_count = lambda: cores
+    socket.gethostname = platform.node = lambda: named.nodename
+
+
 def main(plan_file: str, out: str, later: str) -> None:
     """Play a plan and write the digests; a `later` other than 0 plays it under two later clocks."""
     from assay.core.config.settings import Params
@@ -288,6 +302,8 @@ def main(plan_file: str, out: str, later: str) -> None:
             str((project.root / str(getattr(project.params.task, "code", "src"))).resolve()),
         )
         _fake_clock()
+    if "ASSAY_ENVCHECK_MACHINE" in os.environ:
+        _fake_machine()
     case = Case.of(project)
     items = {item.id: item for item in case.splits["train"]}
     scripts = [

@@ -13,7 +13,8 @@ from assay.tasks.own.success import is_right, number
 from assay.tasks.own.task import GOLD
 from assay.tasks.protocol import Item
 from assay.tasks.settings.own import OF_TEXT
-from assay.tools.envcheck.case import Case, World
+from assay.tools.envcheck.case import Case, World, folder_of
+from assay.tools.envcheck.code_texts import texts_in
 from assay.tools.envcheck.completions import FRAMES, framed, wrapped
 from assay.tools.envcheck.episodes import Episode, Says, Trouble, always, open_episode, play, player
 from assay.tools.envcheck.form import columns_read, other_form
@@ -192,6 +193,11 @@ class Evidence:
         said = [text for episode in self.sound for text in episode.said]
         said += self.golds(200)
         return list(dict.fromkeys(said))
+
+    @cached_property
+    def code_texts(self) -> list[str]:
+        """The texts that stand in the task's own code; none of a shipped one."""
+        return [] if self.case.own is None else texts_in(folder_of(self.case))
 
     @property
     def scale(self) -> tuple[float, float] | None:

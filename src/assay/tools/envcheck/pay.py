@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from assay.core.counting import counted
 from assay.tasks.own.success import extracted
+from assay.tasks.own.task import GOLD
+from assay.tools.envcheck.code_texts import almost_matching, matching
 from assay.tools.envcheck.completions import (
     BAD_COMPLETIONS,
+    LONG,
     frame_of,
     framed,
     hedges,
     malformed,
     pattern_of,
+    shown_name,
     trivial_texts,
     wrapped,
 )
@@ -26,6 +31,8 @@ MOSTLY, SOME = 0.5, 0.15  # shares of items
 ALIKE = 0.05
 TAGS = ("<answer>\0</answer>", "\\boxed{\0}")
 Attempt = str | Says
+MOST_GOLDS = 200  # records whose own answers are tried
+MOST_WORDS, MOST_TOLD = 40, 5_000  # texts of the task's code, and characters of all of them together
 FEW = 8  # texts that are tried where an episode takes long
 PAID, HALF_PAID = 0.9, 0.5  # of the way from floor to ceiling
 REWARD = "the reward"
@@ -68,7 +75,26 @@ def oracle_beats_floor(seen: Evidence) -> Finding:
     unpaid = sum(bool(each.success) and each.reward <= low for each in said)
     if unpaid > SOME * len(said):
         return look.warning(f"{told}; {unpaid} successes are paid no more than the floor", mend)
-    return look.judge(told, mend, doubtful=rate < 1 - SOME, ok=told)
+    if rate == 1 and (wrong := _unpaid_gold(seen)) is not None:
+        return look.warning(f"{told}; {wrong}", mend)
+    # Of several turns who knows may well be out of luck; a record's own answer is right or is not.
+    enough = 1 - SOME if seen.case.max_turns > 1 else 1.0
+    return look.judge(told, mend, doubtful=rate < enough, ok=told)
+
+
+def _unpaid_gold(seen: Evidence) -> str | None:
+    """Return which records' own answers are not right, of more records than are played otherwise."""
+    if seen.slow or seen.case.max_turns > 1 or seen.knower != GOLD:
+        return None
+    golds = [(world, seen.gold(world.item)) for world in seen.case.worlds(MOST_GOLDS)]
+    played = [seen.play(world, always(gold)) for world, gold in golds if gold is not None]
+    low = -math.inf if seen.scale is None else seen.scale[0]
+    wrong = [each.world.item.id for each in played if not each.success or each.reward <= low]
+    return (
+        f"{len(wrong)} of {len(played)} golds are not right, or not paid; first item {wrong[0]}"
+        if wrong
+        else None
+    )
 
 
 def _disagree(seen: Evidence) -> tuple[str, bool] | None:
@@ -96,9 +122,26 @@ def _disagree(seen: Evidence) -> tuple[str, bool] | None:
 def trivial_players(seen: Evidence) -> Finding:
     """Return whether a text that takes no skill is paid on items that it is not right for."""
     look = check("trivial players", "little for who says the same to all, or repeats the prompt", REWARD)
-    return _paid(
-        seen, look.name, _trivial(seen), "pay for what is right alone: compare the whole answer with the gold"
-    )
+    fix = "pay for what is right alone: compare the whole answer with the gold"
+    found = _paid(seen, look.name, _trivial(seen), fix)
+    least = _least_share(seen)
+    if found.level == "ok" and least >= HALF_PAID:
+        told = f"whatever is said earns {least:.0%} of a right answer's reward, or more"
+        return look.warning(told, "take off what everything earns, or declare task.reward_range")
+    return found
+
+
+def _least_share(seen: Evidence) -> float:
+    """Return what part of a right answer's reward texts earn at least that are wrong, mean of items."""
+    limits = getattr(seen.case.task, "reward_range", None)
+    zero = 0.0 if limits is None else float(limits[0])
+    shares = []
+    for top in seen.sound[:FEW]:
+        wrong = [seen.play(top.world, always(text)) for text in ("", "0", "a b c", LONG)]
+        paid = [each.reward for each in wrong if each.trouble is None and not each.success]
+        if top.success and top.reward > zero and paid:
+            shares.append((min(paid) - zero) / (top.reward - zero))
+    return sum(shares) / len(shares) if shares else 0.0
 
 
 def _trivial(seen: Evidence) -> Callable[[int, Episode], dict[str, list[Attempt]]]:
@@ -110,6 +153,13 @@ def _trivial(seen: Evidence) -> Callable[[int, Episode], dict[str, list[Attempt]
         found = trivial_texts(
             top.prompt, others[k % max(1, len(others)) :] + others[: k % max(1, len(others))], extract
         )
+        words = [text.strip() for text in seen.code_texts]
+        told_by_code = [" ".join(words)[:MOST_TOLD], *words[:MOST_WORDS], *matching(seen.code_texts)]
+        found |= {f"{shown_name(text)} of the task's code": text for text in told_by_code if text}
+        frame = frame_of(top.said[-1], _answer_in(seen, top.said[-1])) if top.said else None
+        if frame is not None:
+            called = frame.replace("\0", "…")
+            found |= {f"{shown_name(text)} in {called}": framed(text, frame) for text in told_by_code if text}
         if golds:  # as it is counted over all records, not among those that are wrong here
             most = list(seen.golds(200)) or golds
             found["the commonest gold"] = max(sorted(set(most)), key=most.count)
@@ -258,23 +308,12 @@ def play_nonsense(seen: Evidence) -> Sequence[Finding]:
         for j, text in enumerate(texts):
             if not over() and (k < 2 or j % len(tops) == k):
                 seen.play(top.world, following([*top.said[:-1], text]))
-    for world in (top.world for top in tops[:3]):
-        extract = _extract(seen)
-        for text in (
-            "abc",
-            "-1",
-            "3.5",
-            "1/0",
-            "[1, 2]",
-            '{"answer": null}',
-            "1e400",
-            "٣",
-            "a,b",
-            "()",
-            "9" * 400,
-        ):
-            if not over():
-                seen.play(world, always(wrapped(text, extract)))
+    sought = [*almost_matching(seen.code_texts), *[text for text in seen.code_texts if text.strip()]]
+    for k, text in enumerate(
+        [*sought[:MOST_WORDS], *[wrapped(text, _extract(seen)) for text in BAD_COMPLETIONS]]
+    ):
+        if not over():
+            seen.play(tops[k % len(tops)].world, always(text), 3)
     return ()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections.abc import Sequence
 
 from assay.core.counting import counted
@@ -235,11 +236,23 @@ def gold_through_json(seen: Evidence) -> Finding:
         elif any(text != json.loads(json.dumps(text)) or not _utf8(text) for text in top.said):
             wrong.append(f"item {item.id}: {shown(top.said[-1])} cannot be written as UTF-8")
     n = counted(len(seen.sound), "golds")
+    if (odd := _oddly_written(seen)) is not None:
+        return look.warning(odd, "compare both after unicodedata.normalize('NFKC', text).strip()")
     fix = "compare what both are after JSON (lists for tuples), or set task.answer to a column of texts"
     return look.judge(
         f"{len(wrong)} of {n}; {wrong[0] if wrong else ''}", fix, fault=len(wrong) > 0.1 * len(seen.sound),
         doubtful=bool(wrong), ok=n,
     )  # fmt: skip
+
+
+def _oddly_written(seen: Evidence) -> str | None:
+    """Return that golds hold letters or spaces that nobody would type so, and are right with them alone."""
+    for top in seen.sound if seen.case.max_turns == 1 else []:
+        gold = top.said[-1] if top.said else ""
+        plain = unicodedata.normalize("NFC", gold.replace("\u00a0", " ").replace("\u200b", "")).strip()
+        if plain != gold and seen.play(top.world, always(plain)).reward < 0.95 * top.reward:
+            return f"item {top.world.item.id}: {plain!a}, as {gold!a} is typed, is not right"
+    return None
 
 
 def _structured(text: str) -> bool:

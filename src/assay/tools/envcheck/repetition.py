@@ -9,12 +9,13 @@ import pickle
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from assay.core.counting import counted
 from assay.core.errors import AssayError, EnvironmentFailure
 from assay.tasks.own.api import Environment
-from assay.tasks.own.loading import parts_of, rewards_of
+from assay.tasks.own.loading import RewardFunction, parts_of, rewards_of
 from assay.tools.envcheck.case import Case, World
 from assay.tools.envcheck.episodes import Episode, factory, following, open_episode, play, row_of, shown, step
 from assay.tools.envcheck.evidence import LOST, Evidence, check, not_looked_at
@@ -82,6 +83,8 @@ def replay(seen: Evidence, scripts: Sequence[Script]) -> Finding:
     look = check("replay", "equal episodes from equal worlds and completions", CODE)
     if not scripts:
         return not_looked_at("replay", "nothing could be played")
+    if (ordered := _other_columns(seen, scripts)) is not None:
+        return look.fault(ordered, "read the columns of a record by their names")
     odd = (
         _first_time(seen, scripts)
         or differing(seen.case, scripts)
@@ -102,6 +105,20 @@ def _first_time(seen: Evidence, scripts: Sequence[Script]) -> str | None:
         if top is not None and tuple(top.said) == script.said and top.digest != script.digest:
             return f"{told(script, top, 1, len(scripts))}, the first time"
     return None
+
+
+def _other_columns(seen: Evidence, scripts: Sequence[Script]) -> str | None:
+    """Compare with records that are equal, and have their columns in another order."""
+    if seen.case.own is None:
+        return None
+    turned = []
+    for script in scripts[:12]:
+        item = script.world.item
+        row = dict(reversed(dict(item.hidden).items()))
+        turned.append(replace(script, world=replace(script.world, item=replace(item, hidden=row))))
+    odd = differing(seen.case, turned)
+    same = differing(seen.case, scripts[:12])
+    return None if odd is None or same is not None else f"{odd}, with the columns in another order"
 
 
 def _two_openings(seen: Evidence) -> str | None:
@@ -213,16 +230,31 @@ def _mutated(case: Case, script: Script) -> str | None:
         return None if before == after else f"item {script.world.item.id}: the item is changed by playing it"
     live, row = factory(case)(), row_of(script.world)
     kept = copy.deepcopy(row)
+    given, as_given = _watched(live) if isinstance(live, RewardFunction) else ({}, {})
     try:
         live.reset(row, script.world.seed)
         for text in script.said:
             live.step(text)
     except Exception:  # noqa: BLE001 - told by another check
         return None
-    if row == kept:
-        return None
     changed = [name for name in {*row, *kept} if row.get(name, live) != kept.get(name, live)]
+    changed = changed or [f"the list {name}" for name in given if given[name] != as_given[name]]
+    if not changed:
+        return None
     return f"item {script.world.item.id}: its record is changed by playing it ({', '.join(sorted(changed))})"
+
+
+def _watched(reward: RewardFunction) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what a reward function is given from now on, and copies of how it was given."""
+    function, given, as_given = reward.function, dict[str, Any](), dict[str, Any]()
+
+    def noting(**columns: Any) -> Any:
+        given.update(columns)
+        as_given.update(copy.deepcopy(columns))
+        return function(**columns)
+
+    reward.function = noting
+    return given, as_given
 
 
 def pickled(seen: Evidence, scripts: Sequence[Script]) -> Finding:

@@ -11,8 +11,11 @@ import io
 import locale
 import os
 import random
+import re
 import socket
 import sys
+import tempfile
+import threading
 import time
 import tracemalloc
 import types
@@ -25,6 +28,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from assay.core.counting import counted
+from assay.tools.envcheck.case import folder_of
 from assay.tools.envcheck.completions import LONG, MARKER, canaries
 from assay.tools.envcheck.episodes import Watch, always, following, shown
 from assay.tools.envcheck.evidence import Evidence, check, not_looked_at
@@ -32,11 +36,14 @@ from assay.tools.envcheck.repetition import Script, isolation
 from assay.tools.findings import Finding
 
 CODE = "the task's code"
+PLAIN = int | float | str | None
 GROWS, GROWS_FAST = 512.0, 100_000.0  # bytes an episode, on and on
 MOST_GROWTH = 1 << 30  # bytes over a training
 SLOW_STEP, SLOW_STEP_AT_WORST, SLOW_TRAINING_STEP = 0.05, 1.0, 600.0  # seconds
 ROUNDS, EPISODES = 4, 80
 LIBRARY = ("os.py", "_collections_abc.py", "<frozen os>", "<frozen _collections_abc>")
+WRITES = ("open", "os.mkdir", "os.rename", "os.remove", "os.link", "os.symlink", "sqlite3.connect")
+CLIENTS = re.compile(r"\b(?:curl|wget|ssh|scp|ping|nc|telnet)\b")
 LOOPBACK = ("127.", "::1", "localhost", "0.0.0.0")
 
 
@@ -87,15 +94,25 @@ def _hook(event: str, args: tuple[Any, ...]) -> None:
         Noticed.processes.append(told[:80])
         if MARKER in str(args):
             Noticed.executed.append(Watch.what)
-    elif (
-        event == "open"
-        and isinstance(args[0], str | bytes)
-        and isinstance(args[1], str)
-        and set(args[1]) & set("wax+")
-    ):
-        name = os.fsdecode(args[0])
-        if not name.startswith(("/dev/", "/proc/")) and "__pycache__" not in name:
-            Noticed.written.append(name)
+    elif event in WRITES and isinstance(args[0], str | bytes | os.PathLike):
+        name = os.path.abspath(os.fsdecode(args[0]))
+        if event != "open" or _is_to_write(args[1], args[2]):
+            if not name.startswith(("/dev/", "/proc/")) and "__pycache__" not in name:
+                Noticed.written.append(name)
+        elif MARKER in os.path.basename(name):
+            Noticed.executed.append(Watch.what)
+
+
+def _is_to_write(mode: Any, flags: Any) -> bool:
+    if isinstance(mode, str):
+        return bool(set(mode) & set("wax+"))
+    return isinstance(flags, int) and bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
+
+
+def _still_written() -> list[str]:
+    """Return what was written, without what lies in the folder for passing files and is gone again."""
+    passing = tempfile.gettempdir() + os.sep
+    return [name for name in Noticed.written if not name.startswith(passing) or os.path.exists(name)]
 
 
 def _constants(code: Any, depth: int = 0) -> str:
@@ -109,11 +126,11 @@ def _constants(code: Any, depth: int = 0) -> str:
 def network(seen: Evidence) -> Finding:
     """Return whether the network was tried."""
     look = check("network", "no connection", CODE)
-    hosts = sorted(set(Noticed.network))
+    hosts = sorted({*Noticed.network, *filter(CLIENTS.search, Noticed.processes)})
     outside = [host for host in hosts if not host.startswith(LOOPBACK)]
     fix = "bring along what it asks for; who grades again has another network, or none"
     if outside:
-        return look.warning(f"{', '.join(outside[:4])}, {counted(len(Noticed.network), 'times')}", fix)
+        return look.warning(f"{', '.join(outside[:4])}, {counted(len(hosts), 'ways')}", fix)
     return look.note(f"this machine alone: {', '.join(hosts)}") if hosts else look.ok("none tried")
 
 
@@ -144,7 +161,7 @@ def execution(seen: Evidence, folder: Path) -> Finding:
     found = (
         f"a file was written by the completion {shown(written)}"
         if written
-        else f"compiled and run: {Noticed.executed[0]}"
+        else f"compiled, run or opened as a file: {Noticed.executed[0]}"
     )
     kept = "inline" if own is None else isolation()
     if kept != "inline":
@@ -161,7 +178,9 @@ def global_state(seen: Evidence, scripts: Sequence[Script]) -> Finding:
     random.seed(0xA55A)  # what the code itself might set stands out
     np.random.seed(0xA55A)
     before = state_of_process() | {k: v for k, v in seen.at_start.items() if not k.startswith("generator")}
-    del Noticed.written[:]
+    here = os.getcwd() + os.sep  # elsewhere a library may keep what it made at its first call
+    Noticed.written[:] = [name for name in Noticed.written if name.startswith(here)]
+    numbers = _module_state(folder_of(seen.case))
     with redirect_stdout(out), redirect_stderr(out):
         for script in scripts[:16]:
             script.again(seen.case)
@@ -173,15 +192,47 @@ def global_state(seen: Evidence, scripts: Sequence[Script]) -> Finding:
         told = ", ".join(changed)
         hard = any(name.startswith(("generator", "the folder", "locale", "decimal")) for name in changed)
         return look.judge(f"changed: {told}", fix, fault=hard, doubtful=True)
-    if Noticed.written:
+    if written := _still_written():
         return look.warning(
-            f"it writes {shown(sorted(Noticed.written)[0])}", "write no files: calls run side by side"
+            f"it writes {shown(sorted(written)[0])}", "write no files: calls run side by side"
         )
+    now = _module_state(folder_of(seen.case))
+    if counting := [name for name, value in numbers.items() if now.get(name, value) != value]:
+        return look.warning(f"changed from call to call: {', '.join(counting)}", fix)
     if out.getvalue():
         return look.warning(
             f"it prints: {shown(out.getvalue().strip())}", "print nothing: it fills the log of a training"
         )
     return look.ok(f"{counted(min(16, len(scripts)), 'episodes')} left them so")
+
+
+def _module_state(folder: Path) -> dict[str, Any]:
+    """Return the numbers and texts that the modules of a folder, their classes and their plain containers
+    hold, by name: with them a call can know of earlier ones. What is only added is a cache."""
+    found: dict[str, Any] = {}
+    for module in list(sys.modules.values()):
+        if not str(getattr(module, "__file__", None) or "").startswith(f"{folder}{os.sep}"):
+            continue
+        homes = {"": vars(module)} | {
+            f"{name}.": vars(kind)
+            for name, kind in vars(module).items()
+            if isinstance(kind, type) and kind.__module__ == module.__name__
+        }
+        for home, values in homes.items():
+            for name, value in list(values.items()):
+                if name.startswith("__"):
+                    continue
+                parts = (
+                    value.items()
+                    if isinstance(value, dict)
+                    else enumerate(value)
+                    if isinstance(value, list)
+                    else ()
+                )
+                found |= {f"{home}{name}[{key!r}]": part for key, part in parts if isinstance(part, PLAIN)}
+                if isinstance(value, PLAIN):
+                    found[f"{home}{name}"] = value
+    return found
 
 
 def state_of_process() -> dict[str, Any]:
@@ -198,10 +249,14 @@ def state_of_process() -> dict[str, Any]:
         "recursion limit": sys.getrecursionlimit(),
         "socket time-out": socket.getdefaulttimeout(),
         "limit of digits": sys.get_int_max_str_digits(),
+        "folders of modules (sys.path)": list(sys.path),
+        "collection of garbage": gc.isenabled(),
     }
     torch = sys.modules.get("torch")
     if torch is not None and hasattr(torch, "get_rng_state"):
         found["generator torch"] = torch.get_rng_state().numpy().tobytes()
+        found["torch's kind of numbers"] = torch.get_default_dtype()
+        found["torch's threads"] = torch.get_num_threads()
     return found
 
 
@@ -220,7 +275,7 @@ def memory(seen: Evidence, scripts: Sequence[Script]) -> Finding:
     over = seen.timed(3.0)
     tracemalloc.start()
     try:
-        levels, resident, n = [], [], 0
+        levels, resident, held, n = [], [], [], 0
         for _ in range(ROUNDS):
             for k in range(EPISODES):
                 scripts[k % len(scripts)].again(seen.case)
@@ -230,6 +285,7 @@ def memory(seen: Evidence, scripts: Sequence[Script]) -> Finding:
             gc.collect()
             levels.append(tracemalloc.get_traced_memory()[0])
             resident.append(_resident())
+            held.append(_held())
     finally:
         tracemalloc.stop()
     growth = [(after - before) / n for before, after in pairwise(levels[1:])]
@@ -238,11 +294,22 @@ def memory(seen: Evidence, scripts: Sequence[Script]) -> Finding:
     train = seen.case.params.train
     episodes = train.steps * train.items_per_step * train.group_size
     told = f"{each:,.0f} bytes an episode, in {counted(n * ROUNDS, 'episodes')}"
+    for name in held[0]:
+        if all(after[name] - before[name] > n / 4 for before, after in pairwise(held)):
+            more = (held[-1][name] - held[0][name]) / n / (ROUNDS - 1)
+            return look.fault(f"{more:.2g} {name} more an episode", "close and end what a call opens")
     fix = "keep nothing of an episode that is over: no growing list, no cache without a limit"
     fault = each > GROWS_FAST or (each > GROWS and each * episodes > MOST_GROWTH)
     return look.judge(
         told, fix, fault=fault, doubtful=each > GROWS, ok=f"at most {max(0.0, each):,.0f} bytes an episode"
     )
+
+
+def _held() -> dict[str, int]:
+    """Return how many threads and open files this process has."""
+    files = Path("/proc/self/fd")
+    opened = len(list(files.iterdir())) if files.is_dir() else 0
+    return {"threads": threading.active_count(), "open files": opened}
 
 
 def _resident() -> float:
