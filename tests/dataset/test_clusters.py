@@ -291,6 +291,53 @@ def test_each_two_of_a_cluster_of_other_answers_are_alike_and_no_two_clusters_co
     assert (unlike[np.ix_(whole, whole)] + np.eye(len(whole)) > 0).all()
 
 
+def test_yes_and_no_do_not_chain_the_records_of_one_template() -> None:
+    rng = random.Random(4)
+    rows = [
+        {
+            **row,
+            "answer": rng.choice(["yes", "no"]),
+            "prompt": row["prompt"].replace("Write one SQL query", "Are there any"),
+        }
+        for row in templates.queries(400)
+    ]
+    found = united(items(rows), DEFAULT)
+    assert sizes_of(found)[0] < 40
+    by_cluster = defaultdict(list)
+    for item in found:
+        by_cluster[item.cluster].append(int(item.id[1:]))
+    shares = {
+        (one, other): share
+        for some in Compared([wording_of(row) for row in rows]).pairs(0.4)
+        for one, other, share in zip(some.one, some.other, some.share, strict=True)
+    }
+    for home in by_cluster.values():
+        assert all((one, other) in shares for k, one in enumerate(home) for other in home[k + 1 :])
+
+
+@pytest.mark.parametrize("least", [1e-9, 0.2, 0.4, 0.6, 0.8, 1.0])
+def test_pairs_that_are_found_by_their_rarest_words_are_all_there_are(least: float) -> None:
+    rng = random.Random(9)
+    rows = [
+        {"prompt": " ".join(str(rng.randrange(12)) for _ in range(rng.randrange(9)))}
+        | ({"answer": rng.choice("xyz")} if k % 4 else {})
+        for k in range(300)
+    ]
+    compared = Compared([wording_of(row) for row in rows])
+    both = (compared._said @ compared._said.T).toarray()
+    share = both / np.maximum(1, compared._sizes[:, None] + compared._sizes - both)
+    for same_answer in (False, True):
+        alike_ = (share >= least - 1e-12) & (both > 0)
+        if same_answer:
+            alike_ &= compared.answers[:, None] == compared.answers
+        found = {
+            (one, other)
+            for some in compared.pairs(least, same_answer=same_answer)
+            for one, other in zip(some.one.tolist(), some.other.tolist(), strict=True)
+        }
+        assert found == {(one, other) for one, other in np.argwhere(alike_).tolist() if one < other}
+
+
 def test_copies_and_wordings_of_records_in_a_template_are_still_found() -> None:
     rows = [*templates.queries(300), *templates.queries(300, polite=True)]
     found = united(items(rows), DEFAULT)

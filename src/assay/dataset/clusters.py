@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 from scipy import sparse  # type: ignore[import-untyped,unused-ignore]
@@ -41,8 +42,9 @@ def united(items: Sequence[Item], similarity: float, *, families: bool = True) -
 
     Records that are the same work (by their task, or with an equal or an unknown answer) chain: what is alike
     to one of a cluster is of it. Near-duplicates with other answers do not, or any template would be one
-    cluster: every two of those that are united so are alike. Two families are one if more than half of the
-    records of one have a near-duplicate in the other: a single pair of many is chance.
+    cluster, and nor do those with one label, as yes or no: every two of those that are united so are alike.
+    Two families are one if more than half of the records of one have a near-duplicate in the other: a single
+    pair of many is chance.
 
     Args:
         items: Of one suite or split; one that was read from no record stays in its task's cluster.
@@ -119,18 +121,21 @@ def _related(
         pairs += [(first.setdefault(key, place), place) for key in keys]
     exact = np.array(pairs, np.int64).reshape(-1, 2)
     yield exact[:, 0], exact[:, 1], True
-    for found in compared.pairs(thresholds(similarity)[0]):
-        near, differing = _near(found, similarity)
-        for flags, chains in ((near & ~differing, True), (near & differing, False)):
+    same, unknown, differing = thresholds(similarity)
+    searches = [compared.pairs(same, same_answer=True), compared.pairs(differing)]
+    searches += [compared.pairs(unknown)] if compared.unknown.any() else []
+    for found in chain.from_iterable(searches):
+        near, loose = _near(found, similarity, compared)
+        for flags, chains in ((near & ~loose, True), (near & loose, False)):
             yield found.one[flags], found.other[flags], chains
 
 
-def _near(found: Alike, similarity: float) -> tuple[Flags, Flags]:
-    """Return which pairs are near-duplicates, and which have answers that are known to differ, both
-    [pairs]."""
+def _near(found: Alike, similarity: float, compared: Compared) -> tuple[Flags, Flags]:
+    """Return which pairs are near-duplicates, and which may be other work all the same: with answers that are
+    known to differ, or with one label; both [pairs]."""
     same, unknown, differing = thresholds(similarity)
     least = np.where(found.same_answer, same, np.where(found.unknown, unknown, differing))
-    return found.share >= least - 1e-12, ~(found.same_answer | found.unknown)
+    return found.share >= least - 1e-12, ~(found.same_answer & (not compared.labels) | found.unknown)
 
 
 def _without_chains(
@@ -153,9 +158,10 @@ def _without_chains(
     order = order[np.argsort(rank[home[order]], kind="stable")]
     cluster, members = np.arange(len(groups)), np.ones(len(groups), np.int64)
     n, waiting = max(1, len(groups)), np.zeros(0, np.int64)  # group * n + an earlier one that it is alike to
-    for found in compared.pairs(thresholds(similarity)[2], order=order):
+    for found in compared.pairs(thresholds(similarity)[0 if compared.labels else 2], order=order):
         one, other = rank[home[found.one]], rank[home[found.other]]
-        kept = _near(found, similarity)[1] & (one != other) & _single(sizes, node, found.one, found.other)
+        near, loose = _near(found, similarity, compared)
+        kept = near & loose & (one != other) & _single(sizes, node, found.one, found.other)
         waiting = np.unique(np.concatenate([waiting, other[kept] * n + one[kept]]))
         # The last group may have more records in what is yet to come.
         whole = np.searchsorted(waiting, waiting[-1] // n * n) if len(waiting) else 0
@@ -233,8 +239,8 @@ def find_chain(items: Sequence[Item], similarity: float) -> Chain | None:
     for found in compared.pairs(_ANY, order=np.array(places, np.int64)):
         first = found.one == places[0] if places else []
         ends |= dict(zip(found.other[first].tolist(), found.share[first].tolist(), strict=True))
-        near, differing = _near(found, similarity)
-        near &= ~differing
+        near, loose = _near(found, similarity, compared)
+        near &= ~loose
         told = (each[near].tolist() for each in (found.share, found.one, found.other, found.same_answer))
         links += sorted(zip(*told, strict=True))[:1]
     if not links or not ends:

@@ -28,11 +28,12 @@ Flags = NDArray[np.bool_]
 # some.
 COMMON, AS_OFTEN, OFTEN = 0.5, 0.25, 0.4
 FEW_ANSWERS = 6
+TELLING = 2.0  # times as alike as other records are those whose answer says what they ask
 SIZABLE = 0.1  # of the mean number of records of an answer; with fewer, one does not count
 EVERYWHERE = 0.99  # of the records, where answers tell nothing
 MOST_SHINGLES, FEWEST_SHINGLES = 128, 32  # of a text on average, and of any; of longer ones a sample
 _ODD = np.uint64(0x9E3779B97F4A7C15)
-_ROWS = 512  # compared with all others at a time
+_ROWS, _PAIRS = 512, 200_000  # that are compared at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,27 +95,72 @@ class Compared:
         self.answers, self.unknown = _numbered(wordings)
         self._said = _informative(wordings, self.answers)
         self._sizes = np.asarray(self._said.sum(axis=1)).ravel()
+        self.labels = self._has_labels()
 
-    def pairs(self, least: float, *, border: int = 0, order: Places | None = None) -> Iterator[Alike]:
+    def _has_labels(self) -> bool:
+        """Return whether answers are labels, such as yes and no: few, and records with one of them are no
+        more alike than others are, which wordings of one piece of work would be."""
+        answers = self.answers[~self.unknown]
+        if not 1 < len(np.unique(answers)) < FEW_ANSWERS:
+            return False
+        some = np.flatnonzero(~self.unknown)[:: 1 + len(answers) // _ROWS]
+        both = (self._said[some] @ self._said[some].T).toarray()
+        share = both / np.maximum(1, self._sizes[some][:, None] + self._sizes[some] - both)
+        same = self.answers[some][:, None] == self.answers[some]
+        apart = ~np.eye(len(some), dtype=np.bool_)
+        alike, others = share[same & apart], share[~same]
+        return bool(alike.size and others.size and alike.mean() < TELLING * others.mean())
+
+    def pairs(
+        self, least: float, *, border: int = 0, order: Places | None = None, same_answer: bool = False
+    ) -> Iterator[Alike]:
         """Yield the pairs of records that say at least this share of their words alike, some at a time.
+
+        Only records are compared that share enough of their rarest words: where those differ, too little is
+        left to be alike. Source: Bayardo, Ma and Srikant (2007), Scaling up all pairs similarity search.
 
         Args:
             least: Share of words and pairs of words, above 0, that both say among those that either says.
             border: If above 0, only pairs of one record before this place and one from it on.
             order: Places of the records to compare, each once; all as they came if not given. `one` stands
                 before `other` in it, and pairs come in the order of `other`.
+            same_answer: Only pairs of records with one answer.
         """
         order = np.arange(len(self.answers)) if order is None else order
         table, sizes = self._said[order], self._sizes[order]
-        columns = table[: border or len(order)].T.tocsr()
+        rarest = self._rarest(least, same_answer)[order]
+        rest = sizes - np.asarray(rarest.sum(axis=1)).ravel()
+        columns = rarest[: border or len(order)].T.tocsr()
         for start in range(border, len(order), _ROWS):
-            both = (table[start : start + _ROWS] @ columns).tocoo()
-            other, one = both.row.astype(np.int64) + start, both.col.astype(np.int64)
-            share = both.data / (sizes[one] + sizes[other] - both.data)
-            near = (share >= least - 1e-12) & (one < other)
-            one, other, share = order[one[near]], order[other[near]], share[near]
-            same = self.answers[one] == self.answers[other]
-            yield Alike(one, other, share, same, self.unknown[one] | self.unknown[other])
+            met = (rarest[start : start + _ROWS] @ columns).tocoo()
+            other, one = met.row.astype(np.int64) + start, met.col.astype(np.int64)
+            most = met.data + np.maximum(rest[one], rest[other])
+            needed = least / (1 + least) * (sizes[one] + sizes[other]) - 1e-6
+            may = np.flatnonzero((one < other) & (most >= needed))
+            for some in np.array_split(may, 1 + len(may) // _PAIRS):
+                first, second = one[some], other[some]
+                both = np.asarray(table[first].multiply(table[second]).sum(axis=1)).ravel()
+                share = both / (sizes[first] + sizes[second] - both)
+                near = share >= least - 1e-12
+                first, second = order[first[near]], order[second[near]]
+                same, unknown = self.answers[first] == self.answers[second], self.unknown[first]
+                yield Alike(first, second, share[near], same, unknown | self.unknown[second])
+
+    def _rarest(self, least: float, same_answer: bool) -> sparse.csr_matrix:
+        """Return of what each record says the rarest part, one of which it shares with whatever is alike to
+        it, [records, words and pairs]; with `same_answer` another column for each answer."""
+        row, column = self._said.nonzero()
+        order = np.lexsort((column, np.bincount(column, minlength=1)[column], row))
+        row, column, sizes = row[order], column[order], self._sizes.astype(np.int64)
+        place = np.arange(len(row)) - (np.cumsum(sizes) - sizes)[row]
+        shared = np.maximum(1, np.ceil(least * sizes - 1e-9).astype(np.int64))
+        kept = place <= (sizes - shared)[row]
+        row, column = row[kept].astype(np.int64), column[kept].astype(np.int64)
+        if same_answer:
+            numbers = np.unique(self.answers, return_inverse=True)[1]
+            column = np.unique(column * len(self.answers) + numbers[row], return_inverse=True)[1]
+        shape = (len(self.answers), int(column.max(initial=0)) + 1)
+        return sparse.csr_matrix((np.ones(len(row), np.int32), (row, column)), shape=shape)
 
 
 def alike(wordings: Sequence[Wording], least: float, border: int = 0) -> Iterator[Alike]:
