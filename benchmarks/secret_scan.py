@@ -14,17 +14,32 @@ from pathlib import Path
 # This folder comes first otherwise, and its scripts would stand in for packages of their names.
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 from benchmarks.common import RESULTS, ROOT, options, written
-from tests.packaging.secret_kinds import DRAWS, HARMLESS, KINDS, told
+from tests.packaging.secret_kinds import (
+    DRAWS,
+    HARMLESS,
+    HELD_BACK,
+    KINDS,
+    ORDINARY,
+    WRITTEN_BEFORE,
+    Kind,
+    told,
+)
 
 from assay.package.secrets.search import scan
+
+
+def _missed(kinds: tuple[Kind, ...]) -> list[str]:
+    return [
+        kind.name for kind in kinds if not all(told(kind.write(f"{kind.name} {n}")) for n in range(DRAWS))
+    ]
 
 
 def main() -> None:
     """Try every kind and every harmless text, and read the committed evidence."""
     options(__doc__).parse_args()
-    missed = [
-        kind.name for kind in KINDS if not all(told(kind.write(f"{kind.name} {n}")) for n in range(DRAWS))
-    ]
+    every = {"known": KINDS, "written_before": WRITTEN_BEFORE, "held_back": HELD_BACK}
+    missed = {name: _missed(kinds) for name, kinds in every.items()}
+    harmless = (*HARMLESS, *ORDINARY)
     files: dict[str, bytes | Path] = {
         path.relative_to(ROOT).as_posix(): path
         for path in sorted((ROOT / "evidence/results").rglob("*"))
@@ -37,11 +52,12 @@ def main() -> None:
     found = written(
         RESULTS / "secrets.json",
         {
-            "kinds": len(KINDS),
-            "told": len(KINDS) - len(missed),
+            "kinds": sum(map(len, every.values())),
+            "told": sum(map(len, every.values())) - sum(map(len, missed.values())),
+            "kinds_by_set": {name: len(kinds) for name, kinds in every.items()},
             "missed": missed,
-            "harmless": len(HARMLESS),
-            "false_alarms": sum(told(text) for text in HARMLESS),
+            "harmless": len(harmless),
+            "false_alarms": sum(told(text) for text in harmless),
             "false_alarms_in_committed_evidence": in_evidence,
             "cpu_seconds_a_mib": round(seconds / size * 2**20, 2),
         },

@@ -10,17 +10,20 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from itertools import chain, takewhile
 from typing import NamedTuple
 
 from assay.package.secrets.detectors import provider_tokens
 from assay.package.secrets.values import Hit, entropy, is_drawn, is_example, is_gap, looks_random
 
-_CODE = re.compile(rb"[()\[\]{}]")
+_CODE, _CALL = re.compile(rb"[()\[\]{}]"), re.compile(rb"[{}]|^[\w.]*[(\[]")
 _NAME = re.compile(rb"[A-Za-z_]\w*(?:[.\-/][A-Za-z_]\w*)*[.,;:]?")  # a variable, an attribute, a path
 _SECRET_NAME = re.compile(
     r"(?i)(?:^|[_.\-])"
-    r"(?:[A-Z0-9]*?(?:TOKEN|KEY|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|AUTH|COOKIE)S?|PASS|PWD|PAT|DSN|SAS)"
+    r"(?:[A-Z0-9]*?(?:TOKEN|KEY|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|AUTH|COOKIE)S?|PASS|PWD"
+    r"|PAT|DSN|SAS)"
     r"(?=$|[_.\-0-9])"
 )
 _NO_SECRETS = ("PWD", "OLDPWD", "SSH_AUTH_SOCK", "XAUTHORITY")
@@ -59,21 +62,82 @@ def secret_name(name: str) -> bool:
 def _is_value(match: re.Match[bytes]) -> bool:
     """Return whether what stands behind `password=` or `token:` is a value and not code, prose or a gap to
     fill."""
-    value, password = match["secret"], match["name"].lower()[:4] in (b"pass", b"pwd", b"psk", b"bind")
-    if is_gap(value) or is_example(value) or _CODE.search(value):
+    value, name, quoted = match["secret"], match["name"], match["quote"] or match["entry"]
+    if (
+        is_gap(value)
+        or is_example(value)
+        or value.lower() == name.lower()
+        or (_CALL if quoted else _CODE).search(value)
+    ):
         return False
-    if looks_random(value) and not (match["quote"] is None and re.fullmatch(rb"[a-z_.\-/]*\d{0,3}", value)):
+    if re.match(rb"(?i)(?:sha\d|md5|blake)", value):
+        return False
+    if not _says_secret(match):  # a key by itself is that of a row or a map
+        return is_drawn(value) or _is_drawn_small(value)
+    if match["tag"] is not None and match.string[match.end() : match.end() + 1] != b"<":
+        return False
+    drawn = is_drawn(value) or _is_drawn_small(value) or re.fullmatch(rb"[0-9a-f-]{24,}", value) is not None
+    if drawn or (looks_random(value) and (quoted is not None or not _is_name(value))):
+        return drawn or match["argument"] is None
+    if quoted is not None and re.fullmatch(rb"\w{10,}", value) and len(_TURN.findall(value)) >= 3:
         return True
-    if not password or len(value) < 6:
+    if len(value) < 6 or match["argument"] is not None or not _PASSWORD.match(name):
         return False
-    if match["quote"] is not None:
+    if quoted is not None:
         return not re.match(rb"(?i)(?:string|text|integer|password)", value)  # a schema's type
-    return _several_kinds(value) and (not _NAME.fullmatch(value) or bool(re.search(rb"\d", value)))
+    words = re.fullmatch(rb"[a-z]{3,12}(?:-[a-z]{3,12}){3,}", value) is not None
+    return words or (_several_kinds(value) and (not _NAME.fullmatch(value) or bool(re.search(rb"\d", value))))
+
+
+def _says_secret(match: re.Match[bytes]) -> bool:
+    """Return whether a name is a secret's: not `key` or `session` by itself, not a word like `monkey` or
+    `cache_key`."""
+    before = _BEFORE_NAME.search(match.string, max(0, match.start() - 40), match.start())
+    front = before[0] if before else b""
+    if _OPEN_NAMES.search(front):
+        return False
+    if not front and re.match(rb"(?i)[_-]?id\b", match.string[match.end("name") : match.end("name") + 4]):
+        return False
+    if not match["name"].lower().startswith(b"key"):
+        return match["name"].lower() != b"session"
+    camel = match["name"][:1].isupper() and front[-1:].islower()
+    whole = re.search(
+        rb"(?i)(?:api|access|secret|private|shared|auth|account|app|master|admin|service|storage)$", front
+    )
+    return bool(front) and (camel or whole is not None or not front[-1:].isalpha())
+
+
+def _is_name(value: bytes) -> bool:
+    return _NAME.fullmatch(value) is not None and len(re.findall(rb"\d", value)) < 5
+
+
+_TURN = re.compile(rb"[A-Za-z](?=\d)|\d(?=[A-Za-z])")
+
+
+def _is_drawn_small(value: bytes) -> bool:
+    """Return whether a value can hardly be anything but drawn from letters of one case and digits, and is no
+    number in hex.
+
+    >>> [_is_drawn_small(value) for value in (b"cr479du2l9pkm" + b"har8gw5hufofvwp86q9", b"ab12" * 8)]
+    [True, False]
+    """
+    value = value.replace(b"-", b"")
+    plain, turns = re.fullmatch(rb"[a-z0-9]{20,400}|[A-Z0-9]{20,400}", value), len(_TURN.findall(value))
+    return (
+        plain is not None
+        and len(value) - len(value.translate(None, b"ghijklmnopqrstuvwxyzGHIJKLMNOPQRSTUVWXYZ")) >= 3
+        and turns >= len(value) / 5
+        and entropy(value) >= 3.7
+    )
+
+
+def _kinds(value: bytes) -> list[bytes]:
+    """Return which of small letters, capitals, digits and signs a value holds."""
+    return [kind for kind in (rb"[a-z]", rb"[A-Z]", rb"\d", rb"[^A-Za-z0-9]") if re.search(kind, value)]
 
 
 def _several_kinds(value: bytes) -> bool:
-    kinds = (rb"[a-z]", rb"[A-Z]", rb"\d", rb"[^A-Za-z0-9]")
-    return sum(bool(re.search(kind, value)) for kind in kinds) >= 2
+    return len(_kinds(value)) >= 2
 
 
 def _is_filled(match: re.Match[bytes]) -> bool:
@@ -104,7 +168,8 @@ def _is_said(match: re.Match[bytes]) -> bool:
     if match["name"].lower() in (b"key", b"token"):
         return re.fullmatch(rb"[A-Za-z0-9_-]{24,}", value) is not None and looks_random(value)
     name = match["name"].lower()
-    named = name.startswith((b"pass", b"ident", b"secures")) and (match["verb"] or match["quote"]) is not None
+    told = (match["verb"] or match["quote"]) is not None or len(_kinds(value)) == 4
+    named = name.startswith((b"pass", b"ident", b"secures")) and told
     return named and re.search(rb"[A-Z].*[a-z]|[a-z].*[A-Z]|[^\w.:/-]", value) is not None
 
 
@@ -162,27 +227,62 @@ _ANYBODY = frozenset(
     b" walter user username users you me name yourname foo bar john jane johndoe janedoe public shared"
     b" default".split()
 )
-_ASSIGNED = (
-    "password passwd passphrase passwort pwd psk bindpw pass secret token api_key apikey api-key"
-    " access_key accesskey access-key secret_key secretkey secret-key secret_key_base private_key"
-    " privatekey private-key private_key_id presharedkey auth_key authkey account_key accountkey"
-    " app_key master_key encryption_key signing_key license_key deploy_key storage_key shared_key"
-    " client_key client-key-data credential credentials _auth authtoken auth_token sessionid"
-    " session_id session_key webhook_key service_key subscription_key subscription-key x-auth"
-    " connect.sid"
+# Parts of names that say that the value is secret, and how such a name goes on. Of one in another language
+# the part that no capital letter changes.
+_ELSEWHERE = (
+    *("kennwort", "senha", "wachtwoord", "heslo", "salasana", "parola", "hasło", "senord", "ifre"),
+    *("ароль", "密码", "密碼", "パスワード", "비밀번호"),
 )
+_NAMES = {
+    "pass": r"pass(?:words?|wd|wort|ord|phrase|code|e)?",
+    "pwd": "pwd",
+    "pw": r"(?<![a-z0-9])pw",
+    "psk": "psk",
+    "bindpw": "bindpw",
+    "secret": "secrets?",
+    "token": "tokens?",
+    "key": "keys?",
+    "cred": "cred(?:ential)?s?",
+    "auth": "auth(?:token)?",
+    "session": "session(?:_?id)?",
+    "connect.sid": r"connect\.sid",
+    "contrase": "contrase(?:\u00f1|n)a",
+} | {word: word for word in _ELSEWHERE}
+_SUFFIX = (
+    r"(?:[_-]?(?:value|text|string|data|base|b64|base64|hex|raw|plain|prod|production|dev|staging|te"
+    r"st|live|main|old"
+    r"|new|id|\d{1,3}))?"
+)
+_PASSWORD = re.compile(
+    rb"(?i)pass|pwd|pw|psk|bind|kenn|senh|wacht|hesl|sala|paro|has|seno|ifre|contra|[\x80-\xff]"
+)
+# What stands before `key` or `token` where the value is no secret, or only one that is drawn counts.
+_OPEN_NAMES = re.compile(
+    rb"(?i)(?:^|[_.\-])(?:cache|row|sort|primary|foreign|group|partition|index|dedup|dedupe|lookup|p"
+    rb"ublic|pub|idempotency"
+    rb"|object|unique|join|map|hot|short|run|item|prompt|example|sample|state|config|dict|data|next|"
+    rb"page|next_?page"
+    rb"|continuation|pad|eos|bos|unk|sep|cls|mask|special|stop|image|ssh_host)[_.\-]?$"
+)
+_BEFORE_NAME = re.compile(rb"[\w.\-]{0,40}$")
 _STEMS = (b"pass", b"secret", b"token", b"key", b"auth", b"cred", b"session")  # most texts lack most of them
 # What may stand between a name and its value, also inside a JSON string: quotes, their backslashes, colon or
-# equals sign; the end of a tag; the value of an entry that the name is the name of.
+# equals sign; a line's end and the start of a block; the end of a tag; the value of an entry that the name is
+# the name of; the comma before a call's next argument.
 _TO_VALUE = (
-    r"(?:(?:\\{0,3}[\"'])?[ \t]{0,8}(?:=>|:=|[:=])[ \t]{0,8}(?P<quote>\\{0,3}[\"'])?"
-    r"|(?:\\{0,3}[\"'][ \t]{1,4}value[ \t]?=[ \t]?(?P<entry>\\{0,3}[\"'])|>(?P<tag>)))"
+    r"(?:(?:\\{0,3}[\"'])?[ \t]{0,8}(?:=>|:=|[:=]|\xef\xbc\x9a)[ \t]{0,8}(?:[|>][+-]?\r?\n[ \t]{1,4"
+    r"0})?(?P<quote>\\{0,3}[\"'])?"
+    r"|\\{0,3}[\"'][ \t]{0,4},?\s{0,40}(?:\\{0,3}[\"'])?value(?:\\{0,3}[\"'])?[ \t]{0,4}[:=][ \t]{0,"
+    r"4}(?P<entry>\\{0,3}[\"'])"
+    r"|(?:</key>\s{0,40}<string)?>(?P<tag>)|[\"'],[ \t]{0,4}(?P<argument>[\"']))"
 )
 _GAP = r"(?:\s|\\[nrt]){1,16}"
 _WORD = r"[^\s\\]{1,256}"
 # Printable, but for what ends a value, or a letter of UTF-8: random weights are no text.
 _LETTER = r"(?:[!#-%(-+\--:=?-\[\]-_a-~]|[\xc2-\xf4][\x80-\xbf]{1,3})"
-_VALUE = rf"(?:base64:)?(?P<secret>{_LETTER}{{6,512}})"
+_VALUE = (
+    rf"(?:base64:)?(?P<secret>(?(quote)(?:[!#-&(-\[\]-~]|[\xc2-\xf4][\x80-\xbf]{{1,3}})|{_LETTER}){{6,512}})"
+)
 _VERB = r"(?P<verb>[ \t]{1,4}(?:is|was|ist|to|as|with|for|of|by):?)?(?:[ \t]{1,4}[a-z-]{1,10}:?)?"
 _SOME = r"(?P<secret>[^\s\"'<>\\,;|&]{6,256})"
 _LONG = r"(?P<secret>[A-Za-z0-9+/_.~%=-]{16,4096})"
@@ -200,12 +300,9 @@ PATTERNS: tuple[Pattern, ...] = (
     # Each name by itself: what is no value of one may hold another, as in token=your_api_key=...
     *(
         _named(
-            "value of a secret's name",
-            name,
-            rf"(?i)(?P<name>{re.escape(name)}){_TO_VALUE}{_VALUE}",
-            _is_value,
+            "value of a secret's name", part, rf"(?i)(?P<name>{name}){_SUFFIX}{_TO_VALUE}{_VALUE}", _is_value
         )
-        for name in _ASSIGNED.split()
+        for part, name in _NAMES.items()
     ),
     # Its rule at hand asks for the secret key beside it.
     _named(
@@ -280,10 +377,16 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     _named(
         "password on a command line",
-        "lftp ssh-keygen",
-        rf""
-        rf"(?:lftp\b[^\n|;&]{{0,80}}? -u ?[\w.@-]{{1,64}},"
-        rf"|ssh-keygen\b[^\n|;&]{{0,80}}? -[NP] ?[\"']?){_SOME}",
+        "lftp ssh-keygen openssl net",
+        rf"(?:lftp\b[^\n|;&]{{0,80}}? -u ?[\w.@-]{{1,64}},|ssh-keygen\b[^\n|;&]{{0,80}}? -[NP] ?[\"']?"
+        rf"|openssl\b[^\n|;&]{{0,160}}? (?:-k |pass:)[\"']?|net use [^\n|;&]{{0,160}}? (?=\S{{6,64}}"
+        rf" /user:)){_SOME}",
+        _is_filled,
+    ),
+    _named(
+        "password on a command line",
+        "htpasswd",
+        rf"htpasswd -[A-Za-z]{{0,8}}b[A-Za-z]{{0,8}} \S{{1,200}} [\w.@-]{{1,64}} [\"']?{_SOME}",
         _is_filled,
     ),
     _named(
@@ -305,9 +408,18 @@ PATTERNS: tuple[Pattern, ...] = (
         "said to be a secret",
         "password passphrase passwort token key secret login credential securestring identified",
         rf"(?i)"
-        rf"(?P<name>password|passphrase|passwort|token|key|securestring|secret|login|credentials?|identified){_VERB}"
+        rf"(?P<name>password|passphrase|passwort|token|key|securestring|secret|login|credentials?|id"
+        rf"entified){_VERB}"
         r"[ \t]{1,4}(?P<quote>[`\"'])?(?P<secret>[^\s\"'`<>\\,;]{8,256})",
         _is_said,
+    ),
+    _named(
+        "said to be a secret",
+        "credential login account user logon",
+        r"(?i)(?<![\w/])(?:credentials?|login|logon|account|user(?:name)?)[ \t]?[:=][ \t]{0,4}[\w.@+"
+        r"-]{2,64}[ \t]?[/|:,][ \t]?"
+        r"(?P<secret>[^\s\"'`<>\\,;]{6,256})",
+        lambda match: _is_password(match) and len(_kinds(match["secret"])) >= 3,
     ),
     _named(
         "password in a call",
@@ -319,6 +431,19 @@ PATTERNS: tuple[Pattern, ...] = (
         "address of a webhook",
         "webhook hooks.",
         r"(?i)(?:webhooks?|hooks\.)[^\s\"'<>]{0,160}/(?P<secret>(?=[A-Za-z_-]{0,32}\d)[A-Za-z0-9_-]{20,128})",
+        _is_random,
+    ),
+    _named(
+        "address of a webhook",
+        "://hook",
+        r"(?i)://hooks?\.[\w.-]{1,80}/[^\s\"'<>]{0,160}/(?P<secret>(?=[A-Za-z_-]{0,32}\d)[A-Za-z0-9_"
+        r"-]{6,128})/?(?![\w/])",
+        _is_filled,
+    ),
+    _named(
+        "key in an address",
+        "/v1/ /v2/ /v3/",
+        r"(?<=[a-z])/v\d/(?P<secret>[A-Za-z0-9_-]{30,128})(?![\w/.-])",
         _is_random,
     ),
     _named(
@@ -348,10 +473,36 @@ PATTERNS: tuple[Pattern, ...] = (
         before=16,
     ),
     _named(
+        "seed phrase",
+        "seed words",
+        r"(?i)(?:seed|words)[\"']?[ \t]?[:=][ \t]?[\"']?(?P<secret>(?:[a-z]{3,8} ){11}(?:(?:[a-z]{3,"
+        r"8} ){12})?[a-z]{3,8})"
+        r"(?=[\"'\r\n]|\Z)",
+        lambda match: (
+            not re.search(rb"(?i)\b(?:the|and|for|with|from|are|was|has|not|each|when|then|than)\b", match[0])
+        ),
+    ),
+    _named(
+        "codes in place of a password",
+        "codes",
+        r"(?i)(?:recovery|backup|scratch|rescue|emergency)[ _-]codes?\W{1,8}(?P<secret>(?:(?=[a-z-"
+        r"]{0,8}\d)[a-z0-9-]{8,24}"
+        r"[\s,;]{1,8}){1,20}[a-z0-9-]{8,24})",
+        _always,
+        before=12,
+    ),
+    _named(
         "hash of a password",
         "$",
         r""
-        r"\$(?:1|2[abxy]?|5|6|7|y|gy|apr1|argon2\w{1,2}|scrypt|pbkdf2[\w-]{0,10}|P|H|bcrypt-sha256)\$[./A-Za-z0-9$=,+]{20,256}",
+        r"\$(?:1|2[abxy]?|5|6|7|y|gy|apr1|argon2\w{1,2}|scrypt|pbkdf2[\w-]{0,10}|P|H|bcrypt-sha256)"
+        r"\$[./A-Za-z0-9$=,+]{20,256}",
+        lambda match: looks_random(match[0]),
+    ),
+    _named(
+        "hash of a password",
+        "pbkdf2 bcrypt scrypt argon2",
+        r"(?:pbkdf2|bcrypt|scrypt|argon2)[\w:.-]{0,16}\$[./A-Za-z0-9$=,+]{40,256}",
         lambda match: looks_random(match[0]),
     ),
     _named(
@@ -376,14 +527,15 @@ PATTERNS: tuple[Pattern, ...] = (
     _named(
         "Kaggle key",
         '"username"',
-        r'"username"\s{0,8}:\s{0,8}"[^"]{0,128}"\s{0,8},\s{0,8}"key"\s{0,8}:\s{0,8}"(?P<secret>[0-9a-f]{32})"',
+        r'"username"\s{0,8}:\s{0,8}"[^"]{0,128}"\s{0,8},\s{0,8}"key"\s{0,8}:\s{0,8}"(?P<secret>[0-9a'
+        r'-f]{32})"',
         _always,
     ),
     # No name of a site in front: https://host/home/page is no home folder.
     _named(
         "path of a home folder",
         "/home/ /users/",
-        r"(?:(?<=file://)|(?<![A-Za-z0-9_.~/%-]))/(?i:home|Users)/(?P<user>[A-Za-z0-9][\w.@-]{0,64})"
+        r"(?:(?<=file://)|(?<![A-Za-z0-9_.~/%-]))/(?:home|Users)/(?P<user>[A-Za-z0-9][\w.@-]{0,64})"
         r"(?![^/\\\"'\s:,;)\]&<])",
         _is_of_a_person,
     ),
@@ -405,6 +557,18 @@ PATTERNS: tuple[Pattern, ...] = (
         before=65,
     ),
     _named(
+        "user and host",
+        ":~ :/",
+        r"(?<![\w.+%/:=@-])(?P<user>[A-Za-z][\w.-]{1,31})@(?P<domain>[A-Za-z][\w-]{1,62}):[~/][\w/.~"
+        r"-]{0,128}[ \t]?[$#%>]",
+        lambda match: (
+            _is_of_a_person(match)
+            and match["user"] != b"root"
+            and match["domain"] not in (b"host", b"localhost")
+        ),
+        before=96,
+    ),
+    _named(
         "private host",
         ".internal .corp .lan .intranet .local .priv .cluster",
         r"(?i)"
@@ -419,27 +583,93 @@ PATTERNS: tuple[Pattern, ...] = (
         "private address",
         "10. 192.168. 172.1 172.2 172.3",
         r"(?:(?<=://)|(?<=@)|(?<=host=)|(?<=[ \t\"'(\[]))"
-        r"(?:10\.\d{1,3}|192\.168|172\.(?:1[6-9]|2\d|3[01]))\.\d{1,3}\.\d{1,3}(?=[:/])",
+        r"(?:10\.\d{1,3}|192\.168|172\.(?:1[6-9]|2\d|3[01]))\.\d{1,3}\.\d{1,3}(?=:|/(?!\d{1,2}\b))",
         _always,
     ),
 )
 
 
-_RUN = re.compile(rb"(?<![A-Za-z0-9])[A-Za-z0-9]{32,64}(?![A-Za-z0-9])")
+_RUN = re.compile(rb"(?<![\w+/%\\-])(?<!==)[A-Za-z0-9_-]{24,400}(?![\w+/=%-])")
+_BASE64_LINE = re.compile(rb"[ \t\"']{0,40}[A-Za-z0-9+/]{4,}={0,2}[\"',]{0,2}\r?")
+_SECRET_CELL = re.compile(
+    rb"(?i)(?:\w{1,20}[ _-])?(?:pass(?:word|wd|phrase|code)?|pwd|secret|(?:api|access|secret|private"
+    rb")[ _-]?key"
+    rb"|(?:api|access|auth|refresh|bearer)?[ _-]?token|credentials?)"
+)
+_COLUMN = re.compile(
+    rb"(?im)(?:(?P<before>[,;\t|])[ \"']{0,3}|^[ \"']{0,3})"
+    + _SECRET_CELL.pattern[4:]
+    + rb"[ \"']{0,3}(?:(?P<sign>[,;\t|])|\r?$)"
+)
+# A prefix that says so, and a number in hex.
+_SAYS_SO = re.compile(
+    rb"(?<![\w.+/%-])(?:pat|sdk|sk|rk|sq[apu]|tok|token|secret|key|apikey|api|auth)[_-]"
+    rb"(?:[a-z0-9]{1,8}[_-]){0,2}(?:[0-9a-f]{32,64}|[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})(?![\w+/=%-])"
+)
 # A name, a sign, and a long rest.
 _PREFIXED = re.compile(
-    rb"(?<![\w.+/%-])(?P<prefix>(?:[a-z]{1,12}|[A-Z]{1,12})\d{0,2}[_.-])(?P<rest>[A-Za-z0-9_.-]{18,400})(?![\w+/=%])"
+    rb"(?<![\w.+/%-])(?P<prefix>(?:[a-z]{1,12}|[A-Z]{1,12})\d{0,2}[_.-])(?P<rest>[A-Za-z0-9_.-]{18,4"
+    rb"00})(?![\w+/=%])"
 )
 # Digests, and the names of answers, calls and runs that servers give: drawn too, and no secrets.
 _IDS = re.compile(
-    rb"(?i)(?:(?:sha|md|blake|crc)\d|(?:chatcmpl|cmpl|call|msg|message|toolu|tool|resp|response|run|req|request|thread|asst"
-    rb"|file|org|proj|batch|step|gen|item|task|event|evt|trace|span|job|id|uuid|cid|conv|fc|rs|ws|ftjob|model|ckpt"
+    rb"(?i)(?:(?:sha|md|blake|crc)\d|(?:chatcmpl|cmpl|call|msg|message|toolu|tool|resp|response|run|"
+    rb"req|request|thread|asst"
+    rb"|file|org|proj|batch|step|gen|item|task|event|evt|trace|span|job|id|uuid|cid|conv|fc|rs|ws|ft"
+    rb"job|model|ckpt"
     rb"|checkpoint|version|commit|etag|hash|digest|seed)[_.-])"
 )
 _SAID_TO_BE_A_DIGEST = re.compile(
     rb"(?i)(?:digest|hash|sum|sha\d{1,3}|md5|integrity|fingerprint|etag|cid|commit|_id|\bid)\W{0,6}$"
 )
 _ONE_CASE = re.compile(rb"(?=(?:[A-Z]*\d){4})[A-Z0-9]{24,128}")
+
+
+def _is_line_of_base64(text: bytes, start: int, end: int) -> bool:
+    """Return whether a word is a line of a picture or a certificate; many lack base64's signs."""
+    above = text[max(0, start - 1024) : start].split(b"\n")[-2:0:-1]
+    below = text[end : end + 1024].split(b"\n")[1:-1]
+    block = (takewhile(_BASE64_LINE.fullmatch, lines) for lines in (above, below))
+    return any(b"+" in line or b"/" in line for line in chain(*block))
+
+
+def _in_columns(text: bytes) -> Iterator[Hit]:
+    """Yield the values in those columns of a table whose names say that they are secret.
+
+    >>> text = b"user,pass" + b"word\\nann,Kestrel-" + b"4471!"
+    >>> [text[hit.start : hit.end] for hit in _in_columns(text)] == [b"Kestrel-" + b"4471!"]
+    True
+    """
+    done = 0
+    for name in _COLUMN.finditer(text):
+        start = text.rfind(b"\n", max(0, name.start() - 1000), name.start()) + 1
+        end = text.find(b"\n", name.end(), name.end() + 1000)
+        header, sign = text[start:end], name["sign"] or name["before"]
+        if start < done or end < 0 or sign is None or len(header) > 1000:
+            continue
+        places = [
+            place
+            for place, cell in enumerate(header.split(sign))
+            if _SECRET_CELL.fullmatch(cell.strip(b" \"'\r"))
+        ]
+        done, at = end, end + 1
+        for line in text[at : at + _AHEAD].splitlines(keepends=True):
+            cells = line.split(sign)
+            if len(cells) != header.count(sign) + 1 or not places:
+                break
+            for place in places:
+                cell = cells[place].strip(b" \"'\r\n")
+                if not is_gap(cell) and not is_example(cell) and (looks_random(cell) or _is_chosen(cell)):
+                    begin = at + len(sign.join(cells[:place])) + (place > 0)
+                    begin = text.index(cell, begin)
+                    yield Hit("value of a secret's name", begin, begin + len(cell))
+            at += len(line)
+            done = at
+
+
+def _is_chosen(value: bytes) -> bool:
+    """Return whether a value could be a password that somebody chose: three of the four kinds of signs."""
+    return 6 <= len(value) <= 64 and len(_kinds(value)) >= 3 and not re.search(rb"\s", value)
 
 
 def drawn_words(text: bytes) -> Iterator[Hit]:
@@ -449,17 +679,41 @@ def drawn_words(text: bytes) -> Iterator[Hit]:
     >>> [hit.kind for hit in drawn_words(b"see zq" + b"w" + b"_" + b"a8Xk02QpZr7LmN4tYv1C")]
     ['token with a prefix']
     """
+    told = set[int]()
     for word in _PREFIXED.finditer(text):
         # Dots stand between names; of those only one counts by itself.
         rest = max((re.sub(rb"[_-]", b"", part) for part in word["rest"].split(b".")), key=len)
-        told = is_drawn(rest) or (_ONE_CASE.fullmatch(rest) and entropy(rest) >= 3.5)
-        if told and not _IDS.match(word[0]) and not is_example(word[0]):
+        drawn = (
+            is_drawn(rest)
+            or (_ONE_CASE.fullmatch(rest) and entropy(rest) >= 3.5)
+            or any(map(_is_drawn_small, word["rest"].split(b"_")))
+        )
+        if drawn and not _IDS.match(word[0]) and not is_example(word[0]):
+            told.add(word.start())
             yield Hit("token with a prefix", *word.span())
     for run in _RUN.finditer(text):
-        before, behind = text[max(0, run.start() - 24) : run.start()], text[run.end() : run.end() + 1]
-        alone = not re.search(rb"[\w+/=.%-]$", before) and not re.match(rb"[\w+/=.%-]", behind)
-        if alone and is_drawn(run[0]) and entropy(run[0]) >= 4.2 and not _SAID_TO_BE_A_DIGEST.search(before):
-            yield Hit("long word drawn at random", *run.span())
+        before, bare = text[max(0, run.start() - 24) : run.start()], re.sub(rb"[_-]", b"", run[0])
+        if before[-1:] == b"." and len(bare) < 32:
+            continue
+        if before[-1:] == b"=" and not re.search(rb"[A-Za-z_]\w{1,22}[ ]?=$", before):
+            continue
+        # Of a shorter one more must tell it from the name of a class.
+        mixed = is_drawn(bare) and (
+            entropy(bare) >= 4.2
+            if len(bare) >= 32
+            else entropy(bare) >= 3.9 and not re.search(rb"[a-z]{5}", bare)
+        )
+        if run.start() in told or (not mixed and not (len(bare) >= 32 and _is_drawn_small(run[0]))):
+            continue
+        if len(bare) >= 40 and _is_line_of_base64(text, *run.span()):
+            continue
+        if len(run[0]) > 64 and len(run[0]) % 4 == 0:  # base64 of a picture or a text may lack its signs
+            continue
+        if not _SAID_TO_BE_A_DIGEST.search(before) and not _IDS.match(run[0]) and not is_example(run[0]):
+            yield Hit("long bare drawn at random", *run.span())
+    for found in _SAYS_SO.finditer(text):
+        if not is_example(found[0]):
+            yield Hit("token with a prefix", *found.span())
 
 
 def tokens(text: bytes) -> Iterator[Hit]:
@@ -470,8 +724,14 @@ def tokens(text: bytes) -> Iterator[Hit]:
     >>> {(hit.kind, hit.start) for hit in tokens(text)}
     {('huggingface-access-token', 4)}
     """
-    yield from provider_tokens(text)
-    yield from drawn_words(text)
+    issued = list(provider_tokens(text))
+    yield from issued
+    issued.sort(key=lambda hit: hit.start)
+    for word in drawn_words(text):  # what a provider's detector tells by its name is told once
+        beside = bisect_right(issued, word.end, key=lambda hit: hit.start)
+        if not any(hit.end > word.start for hit in issued[max(0, beside - 2) : beside]):
+            yield word
+    yield from _in_columns(text)
     low = text.lower()
     absent = tuple(stem for stem in _STEMS if stem not in low)
     for pattern in PATTERNS:
@@ -483,8 +743,8 @@ def tokens(text: bytes) -> Iterator[Hit]:
                     match = pattern.shape.search(text, max(0, at - pattern.before), at + _AROUND)
                 else:
                     match = pattern.shape.match(text, at, at + _AHEAD)
+                then = at + len(literal)
                 if match and match.start() <= at and pattern.plausible(match):
                     yield Hit(pattern.kind, *match.span(group))
-                at = low.find(
-                    literal, max(at + len(literal), match.end() if match and pattern.before == 0 else 0)
-                )
+                    then = max(then, match.end())
+                at = low.find(literal, then)

@@ -13,8 +13,7 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from string import ascii_lowercase, ascii_uppercase
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from pydantic import Field
 
@@ -23,17 +22,22 @@ from assay.core.errors import PackageError
 from assay.core.records import Record
 from assay.package.archive import open_plain
 from assay.package.secrets.detectors import provider_tokens
-from assay.package.secrets.encodings import View, decodings, png_texts, printable, spellings
+from assay.package.secrets.encodings import (
+    CUT,
+    ROT13,
+    View,
+    decodings,
+    png_texts,
+    printable,
+    spellings,
+    unpacked,
+)
 from assay.package.secrets.known import KnownSecret
 from assay.package.secrets.patterns import tokens
 from assay.package.secrets.values import is_drawn
 
 WINDOW, OVERLAP, BEFORE = (1 << 20, 1 << 14, 1 << 9)  # bytes: a window's own, seen behind, and before
 _SHOWN = 10
-_ROT13 = bytes.maketrans(
-    (ascii_uppercase + ascii_lowercase).encode(),
-    "".join(each[13:] + each[:13] for each in (ascii_uppercase, ascii_lowercase)).encode(),
-)
 _MOST = 1000  # different findings in one file that are kept one by one
 _PLACE = "the package"
 
@@ -75,11 +79,20 @@ class _Window(NamedTuple):
     line: int  # of the file at which the body begins
 
 
+def _open(source: bytes | Path) -> IO[bytes]:
+    return io.BytesIO(source) if isinstance(source, bytes) else open_plain(source)
+
+
+def _unpacked(source: bytes | Path) -> Iterator[bytes]:
+    with _open(source) as stream:
+        yield from unpacked(stream)
+
+
 def _windows(source: bytes | Path) -> Iterator[_Window]:
     """Yield windows that overlap: what begins in the own bytes of one is seen whole in it, if it is no longer
     than OVERLAP."""
     body, start, own, line, last = b"", 0, 0, 1, False
-    with io.BytesIO(source) if isinstance(source, bytes) else open_plain(source) as stream:
+    with _open(source) as stream:
         while not last:
             piece = stream.read(WINDOW)
             last = not piece
@@ -142,20 +155,21 @@ def _known_hits(view: View, needles: Sequence[_Needle], binary: bool) -> Iterato
 
 def _view_hits(view: View, needles: Sequence[_Needle], binary: bool) -> Iterator[_Hit]:
     yield from _known_hits(view, needles, binary)
-    for hit in tokens(view.body):
+    # Of lines that are put together only what has a provider's shape: any two words make a longer one.
+    for hit in provider_tokens(view.body) if CUT in view.spelling else tokens(view.body):
         yield _Hit(hit.kind, view, hit.start, view.spelling, view.body[hit.start : hit.end])
+    for how, read in (("backwards", view.body[::-1]), ("rot13", view.body.translate(ROT13))):
+        for hit in provider_tokens(read):
+            # Words written so can look like a rule's.
+            if is_drawn(re.sub(rb"\W", b"", read[hit.start : hit.end])):
+                start = len(read) - hit.end if how == "backwards" else hit.start
+                said = how if view.spelling == "plain" else f"{view.spelling}, {how}"
+                yield _Hit(hit.kind, view, start, said, view.body[start : start + hit.end - hit.start])
 
 
 def _hits(body: bytes, needles: Sequence[_Needle], binary: bool) -> Iterator[_Hit]:
     whole = View(body)
     yield from _view_hits(whole, needles, binary)
-    for how, read in (("backwards", body[::-1]), ("rot13", body.translate(_ROT13))):
-        for hit in provider_tokens(read):
-            if is_drawn(
-                re.sub(rb"\W", b"", read[hit.start : hit.end])
-            ):  # words written so can look like a rule's
-                start = len(body) - hit.end if how == "backwards" else hit.start
-                yield _Hit(hit.kind, whole, start, how, body[start : start + hit.end - hit.start])
     for view in decodings(whole, set()):
         yield from _view_hits(view, needles, binary)
 
@@ -196,8 +210,13 @@ def _in_member(file: str, source: bytes | Path, needles: Sequence[_Needle]) -> I
         if binary is None:
             binary = b"\0" in window.body[:8192]
             # In a picture larger than a window: of its first megabyte.
-            for hit, _ in new(_hits(png_texts(window.body), needles, binary=False)):
-                yield _found(file, hit._replace(spelling=f"PNG text, {hit.spelling}"), None, 0)
+            inner = [
+                ("PNG text", png_texts(window.body)),
+                *(("packed file", text) for text in _unpacked(source)),
+            ]
+            for how, piece in ((how, piece) for how, text in inner for piece in _windows(text)):
+                for hit, _ in new(_hits(piece.body, needles, binary=False), piece.own):
+                    yield _found(file, hit._replace(spelling=f"{how}, {hit.spelling}"), None, 0)
         for hit, at in new(_hits(window.body, needles, binary), window.own):
             line = None if binary else window.line + window.body.count(b"\n", 0, at)
             yield _found(file, hit, line, window.start + at)

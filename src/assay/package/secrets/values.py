@@ -61,18 +61,18 @@ def looks_random(value: bytes) -> bool:
 
 
 def is_drawn(value: bytes) -> bool:
-    """Return whether a value can hardly be anything but drawn: letters of both cases and digits, often in
-    turn.
+    """Return whether a value can hardly be anything but drawn: letters of both cases and digits in turn,
+    where names of classes have whole words.
 
-    >>> [is_drawn(value) for value in (b"a8Xk02QpZr7LmN4tYv1C", b"MetaLlama3Instruct2024Model", b"ab12" * 16)]
+    >>> [is_drawn(value) for value in (b"a8Xk02QpZr7LmN4tYv1C", b"Qwen3OmniMoeCode2WavModel", b"ab12" * 9)]
     [True, False, False]
     """
-    turns = len(re.findall(rb"[a-z](?=[A-Z0-9])|[0-9](?=[A-Za-z])", value))
-    low = value != value.lower() and value != value.upper()
+    words = len(re.findall(rb"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+", value))
     return (
         len(value) >= 16
-        and low
-        and turns >= len(value) / 5
-        and bool(re.search(rb"\d", value))
+        and value != value.lower()
+        and value != value.upper()
+        and len(value) < 3 * words
+        and re.search(rb"\d", value) is not None
         and entropy(value) >= 3.5
     )
