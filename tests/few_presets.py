@@ -12,6 +12,6 @@ TASKS = ("collider", "structured")
 def leave_few(root: Path, grpo: Sequence[str] = GRPO) -> None:
     """Remove the other presets of a project's configs/."""
     for group, names in (("grpo", grpo), ("task", TASKS)):
-        for path in (root / "configs" / group).glob("*.yaml"):
+        for path in (root / "configs" / group).glob("[!_]*.yaml"):
             if path.stem not in names:
                 path.unlink()

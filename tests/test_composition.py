@@ -16,9 +16,13 @@ from assay.core.config.composition import (
     check_overrides,
     check_unless_experiment,
     compose,
+    files_of,
+    leaves,
+    origins,
     place_of,
     presets,
     selected,
+    shown,
     use,
 )
 from assay.core.errors import ConfigError
@@ -159,11 +163,8 @@ def test_a_preset_is_a_name_and_nothing_else(project: Path, name: str) -> None:
 
 def test_nothing_is_written_when_the_composed_settings_are_wrong(project: Path) -> None:
     broken = project / "configs" / "grpo" / "broken.yaml"
-    broken.write_text(
-        (project / "configs" / "grpo" / "tiny.yaml")
-        .read_text()
-        .replace("512\n  draws: 2", "512\n  draws: some")
-    )
+    tiny = (project / "configs/grpo/tiny.yaml").read_text()
+    broken.write_text(tiny.replace("items: 512", "draws: some"))
     files = [project / "params.yaml", project / "configs" / "config.yaml"]
     before = [file.read_bytes() for file in files]
     with pytest.raises(ConfigError, match=r"evaluation\.draws"):
@@ -309,3 +310,40 @@ def test_what_an_experiment_is_given_is_looked_at_before_anything_runs(
 )
 def test_what_dvc_takes_is_let_through(project: Path, given: list[str]) -> None:
     check_overrides(project, given)
+
+
+def test_where_a_value_comes_from_is_said_file_by_file_and_the_last_one_counts(tmp_path: Path) -> None:
+    shutil.copytree(REPOSITORY / "configs", tmp_path / "configs")
+    use(tmp_path, grpo="tiny_json", task="structured", seed=None)
+    now = selected(tmp_path)
+    values = compose(tmp_path, now).values
+    found = origins(tmp_path, "train.micro_batch_size")
+    assert [place.partition(",")[0] for place, _ in found] == [
+        "configs/grpo/tiny.yaml",
+        "configs/grpo/tiny_json.yaml",
+        "configs/both/tiny_json-structured.yaml",
+    ]
+    assert found[-1][1] == values["train"]["micro_batch_size"]
+    for name, value in shown(tmp_path):
+        places = origins(tmp_path, name)
+        assert dumps(places[-1][1]) == value, name
+        file, _, line = places[-1][0].partition(", line ")
+        assert name.rpartition(".")[2] in (tmp_path / file).read_text().splitlines()[int(line) - 1], name
+    for odd, fix in (("train.lora", "train.lora.r"), ("train.step", "train.steps")):
+        with pytest.raises(ConfigError, match=fix):
+            origins(tmp_path, odd)
+
+
+def test_a_preset_holds_nothing_that_it_starts_from_already_has() -> None:
+    for name in presets(REPOSITORY, "grpo"):
+        *before, own = files_of(REPOSITORY, "grpo", name)
+        known: dict[str, object] = {}
+        for file in before:
+            known |= dict(leaves(read_yaml(REPOSITORY / file, fix="")))
+        odd = [
+            key
+            for key, value in leaves(read_yaml(REPOSITORY / own, fix=""))
+            if key in known and repr(known[key]) == repr(value)
+        ]
+        assert odd == [], name
+        assert len((REPOSITORY / own).read_text().splitlines()) <= 40, name

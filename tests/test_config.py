@@ -18,7 +18,7 @@ from assay.core.storage.yaml import read_yaml
 from tests.composed import composed
 
 REPOSITORY = Path(__file__).parents[1]
-GRPO = sorted((REPOSITORY / "configs" / "grpo").glob("*.yaml"))
+GRPO = sorted((REPOSITORY / "configs" / "grpo").glob("[!_]*.yaml"))
 TASKS = sorted((REPOSITORY / "configs" / "task").glob("*.yaml"))
 
 

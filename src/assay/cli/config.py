@@ -33,6 +33,25 @@ def use(settings: Annotated[list[str] | None, typer.Argument(help="grpo=… task
         say(line)
 
 
+def show(
+    why: Annotated[
+        str | None, typer.Option("--why", metavar="NAME", help="Where one setting comes from, file by file.")
+    ] = None,
+) -> None:
+    """Print every setting with its value, or where one of them comes from."""
+    from assay.core.config import composition as tool
+    from assay.core.storage.json import dumps
+
+    if why is None:
+        for name, value in tool.shown(Path.cwd()):
+            say(f"{name} = {value}")
+        return
+    *over, (last, value) = tool.origins(Path.cwd(), why)
+    say(f"{why} = {dumps(value)}, from {last}")
+    for place, value in reversed(over):
+        say(f"in place of {dumps(value)}, from {place}")
+
+
 def check(
     settings: Annotated[
         list[str] | None,

@@ -119,7 +119,7 @@ def check_overrides(root: Path, given: Sequence[str]) -> None:
         _refuse_unknown(root, group, name)
     if not set(groups) <= set(single):  # a sweep over presets, which differ in what they name
         return
-    known = [name for name, _ in _leaves(compose(root, now, groups).values)]
+    known = [name for name, _ in leaves(compose(root, now, groups).values)]
     sections = {name[:end] for name in known for end, sign in enumerate(name) if sign == "."}
     for each in plain:
         name = each.partition("=")[0]
@@ -180,8 +180,8 @@ def selected(root: Path) -> Selection:
 
 
 def presets(root: Path, group: str) -> list[str]:
-    """Return the names that can be selected in a group, sorted."""
-    return sorted(path.stem for path in (root / "configs" / group).glob("*.yaml"))
+    """Return the names that can be selected in a group, sorted: one with _ in front is only started from."""
+    return sorted(path.stem for path in (root / "configs" / group).glob("[!_]*.yaml"))
 
 
 def files_of(root: Path, group: str, name: str) -> list[str]:
@@ -197,7 +197,7 @@ def files_of(root: Path, group: str, name: str) -> list[str]:
         chain.append(start)
         file = f"configs/{group}/{start}.yaml"
         start = _start_of(read_yaml(root / file, fix=f"correct it, or {RESTORE}"), where=file)
-        if start is not None and (start in chain or start not in presets(root, group)):
+        if start is not None and (start in chain or not (root / f"configs/{group}/{start}.yaml").is_file()):
             found = f"{quoted(start)}, which starts from it" if start in chain else quoted(start)
             known = [each for each in presets(root, group) if each not in chain]
             expected = f"another preset to start from ({', '.join(known)})"
@@ -315,6 +315,35 @@ def place_of(root: Path, name: str, selection: Selection | None = None) -> str:
     return f"{file}, line {line}, {name}"
 
 
+def origins(root: Path, name: str) -> list[tuple[str, Any]]:
+    """Return every file that sets what is asked for, with its line, and the value there; the last one counts.
+
+    Args:
+        root: The project.
+        name: A setting, dotted.
+
+    Raises:
+        ConfigError: There is no such setting, or it is a section.
+    """
+    now = selected(root)
+    known = dict(leaves(compose(root, now).values))
+    if name not in known:
+        inside = [each for each in known if each.startswith(f"{name}.")]
+        near = inside[:3] or difflib.get_close_matches(name, known, n=3) or list(known)[:3]
+        raise ConfigError("a setting", found=repr(name), where="--why", fix=f"one of {', '.join(near)}")
+    steps, found = name.split("."), []
+    for file in (*_files(root, now), CONFIG):
+        values = dict(leaves(read_yaml(root / file, fix=RESTORE)))
+        if name in values:
+            found.append((f"{file}, line {line_of(root / file, steps, fix=RESTORE)[1]}", values[name]))
+    return found
+
+
+def shown(root: Path) -> list[tuple[str, str]]:
+    """Return every setting of the selection, dotted, with its value as JSON."""
+    return [(name, dumps(value)) for name, value in leaves(compose(root, selected(root)).values)]
+
+
 def _files(root: Path, now: Selection) -> list[str]:
     """Return the files that a selection composes, in order: of each group one, after those it starts from,
     and what the preset sets otherwise for this very task, if there is such a file."""
@@ -380,15 +409,15 @@ def _paired(before: Selection, after: Selection) -> Iterator[tuple[str, str]]:
     return zip(before.overrides(), after.overrides(), strict=True)
 
 
-def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield dotted keys and values; an empty section counts as a value, so that it is not overlooked.
 
-    >>> list(_leaves({"train": {"lora": {"r": 8}}, "extra": {}}))
+    >>> list(leaves({"train": {"lora": {"r": 8}}, "extra": {}}))
     [('train.lora.r', 8), ('extra', {})]
     """
     for name, value in values.items():
         if isinstance(value, Mapping) and value:
-            yield from _leaves(value, f"{prefix}{name}.")
+            yield from leaves(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
 
@@ -403,7 +432,7 @@ def _first_difference(expected: Mapping[str, Any], found: Mapping[str, Any]) -> 
     >>> _first_difference({"seed": 1}, {"seed": 1}) is None
     True
     """
-    ours, theirs = dict(_leaves(expected)), dict(_leaves(found))
+    ours, theirs = dict(leaves(expected)), dict(leaves(found))
     for key in ours | theirs:
         if key not in ours or key not in theirs or repr(ours[key]) != repr(theirs[key]):
             return key
@@ -411,8 +440,8 @@ def _first_difference(expected: Mapping[str, Any], found: Mapping[str, Any]) -> 
 
 
 def _shown(values: Mapping[str, Any], key: str) -> str:
-    leaves = dict(_leaves(values))
-    return dumps(leaves[key]) if key in leaves else "nothing"
+    found = dict(leaves(values))
+    return dumps(found[key]) if key in found else "nothing"
 
 
 def _keep(root: Path, now: Selection, found: Mapping[str, Any], key: str) -> str:
@@ -434,7 +463,7 @@ def _keep(root: Path, now: Selection, found: Mapping[str, Any], key: str) -> str
                 return f"./run assay config use {' '.join(changed)}   (keeps it)"
     place = CONFIG
     for path in _files(root, now):
-        if key in dict(_leaves(read_yaml(root / path, fix=RESTORE))):
+        if key in dict(leaves(read_yaml(root / path, fix=RESTORE))):
             place = path
     if key == "seed":
         return f"./run assay config use seed={seed}   (keeps the seed; the rest differs too)"
