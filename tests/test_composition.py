@@ -105,7 +105,7 @@ def test_a_preset_can_set_something_otherwise_for_one_task_alone(project: Path) 
     assert steps("tiny_smoke", "structured") == steps("tiny_smoke", "collider") == 6
     chosen = Selection("tiny", "structured", 0)
     assert place_of(project, "train.steps", chosen).startswith(f"{both}, line")
-    assert place_of(project, "train.epsilon_low", chosen).startswith("configs/grpo/tiny.yaml, line")
+    assert place_of(project, "train.epsilon_low", chosen).startswith("configs/grpo/_defaults.yaml, line")
     use(project, grpo=None, task="structured", seed=None)
     change(project, "  steps: 700\n", "  steps: 701\n")
     assert f"set train.steps in {both}" in refusal(project).fix

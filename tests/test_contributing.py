@@ -292,6 +292,6 @@ def test_a_new_preset_composes_is_checked_and_may_leave_nothing_out(tmp_path: Pa
     )
     assert "params.yaml is what" in ran(root, "-m", "assay.cli", "config", "check")
     assert "  steps: 300\n" in (root / "params.yaml").read_text()
-    (root / "configs/grpo/patient.yaml").write_text(preset.replace("  beta: 0.0\n", ""))
-    with pytest.raises(AssertionError, match=r"train\.beta"):
+    (root / "configs/grpo/patient.yaml").write_text(preset.replace("  micro_batch_size: 64\n", ""))
+    with pytest.raises(AssertionError, match=r"train\.micro_batch_size"):
         ran(root, "-m", "assay.cli", "config", "use", "grpo=patient")

@@ -145,8 +145,8 @@ def test_of_a_selected_preset_that_was_removed_the_command_is_named_that_selects
     (root / f"configs/grpo/{selected(root).grpo}.yaml").unlink()
     code, told = called(root, write(root, SOUND))
     assert code == 1
-    assert "Fix: ./run assay config use grpo=PRESET" in told and "tiny_smoke" in told
-    use(root, grpo="tiny_smoke", task=None, seed=None)
+    assert "Fix: ./run assay config use grpo=PRESET" in told and "pretrained" in told
+    use(root, grpo="pretrained", task=None, seed=None)
     assert called(root, "raw/tasks.jsonl")[0] == 0
 
 

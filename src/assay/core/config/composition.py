@@ -464,7 +464,8 @@ def _keep(root: Path, now: Selection, found: Mapping[str, Any], key: str) -> str
     place = CONFIG
     for path in _files(root, now):
         if key in dict(leaves(read_yaml(root / path, fix=RESTORE))):
-            place = path
+            # What all presets start from is no place for what one of them sets otherwise.
+            place = f"configs/grpo/{now.grpo}.yaml" if "/_" in path else path
     if key == "seed":
         return f"./run assay config use seed={seed}   (keeps the seed; the rest differs too)"
     return f"set {key} in {place}, then ./run assay config use   (keeps it)"

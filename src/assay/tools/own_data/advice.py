@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assay.core.config.composition import RESTORE, files_of, preset_values, presets
+from assay.core.config.composition import files_of, preset_values, presets
 from assay.core.errors import ConfigError
 from assay.core.provenance import usable_cores
-from assay.core.storage.files import read_text
-from assay.core.storage.json import loads
+from assay.core.storage.json import dumps, loads
 from assay.core.storage.untrusted import read_capped
-from assay.core.storage.yaml import line_of, read_yaml
+from assay.core.storage.yaml import yaml_text
 from assay.policy.base.pretrained import how_to_download
 from assay.tasks.catalogue import task_of_own_records
 
@@ -99,25 +98,32 @@ def make_preset(
         ConfigError: There is no preset to start from.
     """
     fitting, _ = find_fitting(root, machine, scratch=scratch)
-    # Its text is copied, so it has to be whole; and what was written for other data of one's own is named as
-    # their task is, and is made for their number.
+    # One that starts from another preset is made for one model; and what was written for other data of one's
+    # own is named as their task is, and is made for their number.
     others = set(presets(root, "task"))
-    found = [name for name in fitting if name not in others and len(files_of(root, "grpo", name)) == 1]
+    found = [name for name in fitting if name not in others and len(files_of(root, "grpo", name)) <= 2]
     source = (found or [START])[0]
-    path = root / f"configs/grpo/{source}.yaml"
-    values = read_yaml(path, fix=RESTORE)
+    values = preset_values(root, "grpo", source)
     changes = {} if found else fit_to_processor(values, machine)
+    # What is edited first stands in it, also where it is as in the preset that it starts from.
+    base = values["base"]
+    named = {} if base["kind"] == "scratch" else {f"base.{key}": base[key] for key in ("model", "revision")}
     bounds = [(f"{suite}.items", split) for suite, split in SUITES]
     for setting, split in (*bounds, ("train.kl_probe_episodes", "train")):
         section, name = setting.split(".")
+        named[setting] = values[section][name]
         if values[section][name] > sizes[split]:
-            changes[setting] = str(sizes[split])
-    lines = read_text(path, fix=RESTORE).split("\n")
-    for setting, value in changes.items():
-        _, number = line_of(path, setting.split("."), fix=RESTORE)
-        head = lines[number - 1].partition(":")[0]
-        lines[number - 1] = f"{head}: {value}"
-    return source, "\n".join(lines), [f"{setting}: {value}" for setting, value in changes.items()]
+            changes[setting] = sizes[split]
+    told: dict[str, Any] = {}
+    for setting, value in {**named, **changes}.items():
+        section, _, name = setting.partition(".")
+        if name:
+            told.setdefault(section, {})[name] = value
+        else:
+            told[section] = value
+    text = f"# @package _global_\n# For data of your own, otherwise as {source}.yaml.\n"
+    text += f"defaults: [{source}, _self_]\n{yaml_text(told)}"
+    return source, text, [f"{setting}: {dumps(value)}" for setting, value in changes.items()]
 
 
 def describe_download(text: Mapping[str, Any]) -> str | None:
@@ -127,17 +133,17 @@ def describe_download(text: Mapping[str, Any]) -> str | None:
     return how_to_download(str(text["base"]["model"]), text["base"]["revision"])
 
 
-def fit_to_processor(values: Mapping[str, Any], machine: MachineSize) -> dict[str, str]:
+def fit_to_processor(values: Mapping[str, Any], machine: MachineSize) -> dict[str, Any]:
     """Return what to change in a preset for a GPU so that it runs without one, by setting."""
     episodes = values["train"]["items_per_step"] * values["train"]["group_size"]
     return {
         "device": "cpu",
-        "threads": str(machine.cores),
-        "distributed": "{processes: 1, backend: gloo, engine: ddp}",
+        "threads": machine.cores,
+        "distributed.backend": "gloo",
         "base.dtype": "float32",
-        "base.quantization": "null",
-        "generation.batch_size": str(SMALL),
-        "train.micro_batch_size": str(SMALL if episodes % SMALL == 0 else 1),
+        "base.quantization": None,
+        "generation.batch_size": SMALL,
+        "train.micro_batch_size": SMALL if episodes % SMALL == 0 else 1,
     }
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.audit.audit import Audited
+from assay.core.config.composition import preset_values
 from assay.core.console import say
 from assay.core.counting import counted
 from assay.core.errors import ConfigError, DataError
@@ -250,7 +251,7 @@ def _preset_for_here(root: Path, made: Plan, sizes: dict[str, int], *, scratch: 
             slow = "does on the processor, slowly, with a small model"
             lines.append(f"none runs here as it is; {source} {slow}")
         lines.append(f"wrote {place}, like {source}.yaml{' with ' + ', '.join(changes) if changes else ''}")
-    base = describe_download(read_yaml(root / place, fix=f"rm {place}"))
+    base = describe_download(preset_values(root, "grpo", made.name))
     another = f"   # or another model, or a folder of yours: base.model in {place}"
     return [
         *lines,

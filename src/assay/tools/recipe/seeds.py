@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
-from assay.core.config.composition import Selection, check, compose, presets, selected, use
+from assay.core.config.composition import Selection, check, compose, files_of, presets, selected, use
 from assay.core.config.settings import PretrainedBase, ScratchBase
 from assay.core.console import complain, progress, say, say_table
 from assay.core.counting import counted
@@ -323,13 +323,14 @@ def prepare_copy(job: SeedJob) -> None:
     write_text(copy / ".dvc/config.local", f"[core]\n    no_scm = true\n[cache]\n    dir = {cache}\n")
     (copy / ".dvc/tmp/rwlock").unlink(missing_ok=True)  # a killed DVC can leave it empty, which none can read
     if job.base_seed is not None:
-        preset = f"configs/grpo/{job.settings.grpo}.yaml"
-        line = r"(\n  kind: scratch\n  seed: )\d+"
-        text, count = re.subn(line, rf"\g<1>{job.base_seed}", read_text(copy / preset, fix=_FIX))
-        if count != 1:
-            expected = "a base that is built from a seed"
-            raise ConfigError(expected, found="none", where=preset, fix="no --bases")
-        write_text(copy / preset, text)
+        line, changed = r"(\n  kind: scratch\n  seed: )\d+", 0
+        for preset in files_of(copy, "grpo", job.settings.grpo):
+            text, count = re.subn(line, rf"\g<1>{job.base_seed}", read_text(copy / preset, fix=_FIX))
+            write_text(copy / preset, text)
+            changed += count
+        if changed != 1:
+            expected, where = "a base that is built from a seed", f"configs/grpo/{job.settings.grpo}.yaml"
+            raise ConfigError(expected, found="none", where=where, fix="no --bases")
     use(copy, grpo=job.settings.grpo, task=job.settings.task, seed=job.settings.seed)
     params = Project.open(copy).params
     data = params.dataset.root
