@@ -793,6 +793,7 @@ def designed(of: dict[str, Design], names: Sequence[str] = (), *, run: bool) -> 
         render_once = RenderedOnce(Path(scratch, "kept"))
         for task in dict.fromkeys(of[name].task for name in asked):
             folder = Path(scratch, task)
+            folder.mkdir()
             before = honest_run(folder, task) if run else honest_judgement(folder)
             rendered.render_evidence.run = render_once
             write(before, folder / "honest")

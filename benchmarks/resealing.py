@@ -129,6 +129,7 @@ def rederived(files: Files, folder: Path) -> Files:
     shutil.copytree(folder.parent / "tables", folder, dirs_exist_ok=True)
     with quietly():
         render_evidence.run(Project.open(folder))
+    shutil.rmtree(folder / ".scratch", ignore_errors=True)  # what rendering keeps for itself
     return files_in(folder)
 
 

@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import tomllib
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +170,9 @@ def _is_known(words: list[str]) -> None:
             extras = tomllib.loads(text_of("pyproject.toml"))["project"]["optional-dependencies"]
             asked = [name for word in rest if word.startswith(".[") for name in word[2:-1].split(",")]
             assert set(asked) <= set(extras), asked
+            files = [file for option, file in pairwise(rest) if option == "-r"]
+            assert all((ROOT / file).is_file() for file in files), files
+            assert not files or {"--require-hashes", "--no-deps"} <= set(rest)
         case ["./run", "python", script] if script.endswith(".py"):
             assert Path(script).is_file() or script in text_of("docs/external.md"), script
         case ["./run", "jupyter" | "accelerate" | "gto", *rest]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -446,9 +445,13 @@ def test_the_steps_of_the_workflow_run_and_the_job_ends_as_the_plan_does(
     assert (root / "page.md").read_text(encoding="utf-8").startswith("### ")
     assert ElementTree.parse(root / "judged/junit.xml").getroot().get("tests") == "3"
     # What needs a network or an account is not run: it installs what there is, and posts what was written.
-    install = steps["Install"]["run"]
-    assert re.fullmatch(r"python -m pip install -c assay/constraints\.txt '\./assay\[judge\]'", install)
-    assert (ROOT / "constraints.txt").is_file() and "judge = [" in (ROOT / "pyproject.toml").read_text()
+    *hashed, own = [line.split() for line in steps["Install"]["run"].strip().split("\n")]
+    assert [words[-1] for words in hashed] == [
+        f"assay/requirements/{name}.txt" for name in ("build", "judge")
+    ]
+    assert all({"--require-hashes", "--no-deps"} <= {*words} for words in hashed)
+    assert own[-1] == "./assay" and {"--no-deps", "--no-build-isolation"} <= {*own}
+    assert all((ROOT / words[-1].removeprefix("assay/")).is_file() for words in hashed)
     assert steps["Comment"]["run"].split()[-1] == "judged/summary.md"
 
 

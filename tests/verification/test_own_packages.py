@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from assay.core.errors import PackageError
+from assay.core.errors import PackageError, RecordError
 from assay.core.storage.files import sha256_bytes
 from assay.package import verify as plain
 from assay.package.archive import unpack
 from assay.tools.verify import VerifyRequest, verified
 from assay.verify.checks import Check
 from assay.verify.own_code import own_copy
+from assay.verify.unpacked import Unpacked
 from tests.house import ROOT
 from tests.verification import made_run as making
 from tests.verification.made_run import looked_without_drawing, made_run, packaged
@@ -109,6 +110,17 @@ def test_what_the_code_is_said_to_have_told_is_what_the_copy_tells(package: Path
     file.write_text(file.read_text().replace('"reward":1.0', '"reward":0.0', 1))
     found = beside(package, tmp_path, WORDS)
     assert "2 lines are not what the task's code tells" in found["told.jsonl"].found
+
+
+def test_what_the_code_told_stands_once_in_the_order_of_its_keys(package: Path, tmp_path: Path) -> None:
+    unpack(package, tmp_path / "opened")
+    file = tmp_path / "opened/told.jsonl"
+    first, second, *others = file.read_text().splitlines(keepends=True)
+    both = first.replace('"reply":null', '"reply":{"failure":null,"messages":[],"parts":{},"success":null}')
+    for lines in ([first, first, second], [second, first], [both, second]):
+        file.write_text("".join([*lines, *others]))
+        with pytest.raises(RecordError, match="lines by key, each once"):
+            _ = Unpacked(tmp_path / "opened").project
 
 
 def house_of_doors(folder: Path) -> Path:

@@ -95,6 +95,10 @@ class Unpacked:
         if self.task_code is not None:
             return OwnCopy(project.params.task, self.task_code)
         lines = read_records(self.root / TOLD, ToldLine, fix=FIX)
+        keys = [line.key for line in lines]
+        if keys != sorted({*keys}) or any((line.says is None) is (line.reply is None) for line in lines):
+            expected = "lines by key, each once, and with a reply or a text"
+            raise RecordError(expected, found="others", where=TOLD, fix=FIX)
         found = read_record(project.results("fingerprint.json"), Fingerprint, fix=FIX)
         return Recorded(lines, found.requires)
 

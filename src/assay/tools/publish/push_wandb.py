@@ -19,7 +19,9 @@ from assay.package import verify as plain
 from assay.package.layout import NAME, SUMS
 from assay.tools.publish.push import CLAIM, open_checked
 
-INSTALL = "./run python -m pip install -c constraints.txt --no-build-isolation -e '.[wandb]'"
+INSTALL = (
+    "./run python -m pip install --require-hashes --no-deps --no-build-isolation -r requirements/wandb.txt"
+)
 AGAIN = "see to it, then call the same command again"
 WAIT_S = 3600  # for the upload to arrive; the library's own wait has no end
 

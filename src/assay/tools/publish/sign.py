@@ -22,7 +22,9 @@ from assay.package.archive import unpack
 from assay.package.layout import NAME
 from assay.verify.checks import Check, LookResult, error_said, looked
 
-INSTALL = "./run python -m pip install -c constraints.txt --no-build-isolation -e '.[sign]'"
+INSTALL = (
+    "./run python -m pip install --require-hashes --no-deps --no-build-isolation -r requirements/sign.txt"
+)
 MAKE = "openssl ecparam -name prime256v1 -genkey -noout -out KEY.pem;"
 MAKE += " openssl ec -in KEY.pem -pubout -out PUB.pem"
 

@@ -33,13 +33,8 @@ from assay.training.rollouts import untouched
 # Who reports is named by a variable that says where to; trackio's is ours, since its callback is told by an
 # argument.
 VARIABLES = {"wandb": "WANDB_PROJECT", "tensorboard": "TENSORBOARD_LOGGING_DIR", "trackio": "TRACKIO_PROJECT"}
-INSTALL = {
-    "wandb": "./run python -m pip install -c constraints.txt --no-build-isolation -e '.[wandb]'",
-    "tensorboard": "./run python -m pip install -c constraints.txt --no-build-isolation -e '.[tensorboard]'",
-    "trackio": (  # wants an older pillow than is pinned
-        "./run python -m pip install --no-build-isolation -e '.[trackio]'"
-    ),
-}
+HASHED = "./run python -m pip install --require-hashes --no-deps --no-build-isolation -r requirements"
+INSTALL = {name: f"{HASHED}/{name}.txt" for name in VARIABLES}
 NAME = "reported_as.txt"  # in the folder of the run: the name it goes by elsewhere
 FINISH_S = 60.0  # for W&B to send what it still has; without a network it would wait for ever
 # Rows of train_log.jsonl hold more than numbers of the step: these are said elsewhere, or say nothing on a

@@ -12,12 +12,12 @@ from assay.core.errors import ConfigError
 from assay.tasks.own.loading import module_of
 from assay.tasks.settings.own import OwnTask
 
-INSTALL = "./run python -m pip install -c constraints.txt --no-build-isolation -e '.[{extra}]'"
-# Some pin what constraints.txt has otherwise, and run with that too: their extra is what they import.
-ALONE = " && ./run python -m pip install --no-deps {package}"
+INSTALL = (
+    "./run python -m pip install --require-hashes --no-deps --no-build-isolation -r requirements/{extra}.txt"
+)
 
 
-def imported(module: str, *, extra: str, package: str, alone: bool = False) -> ModuleType:
+def imported(module: str, *, extra: str, package: str) -> ModuleType:
     """Return somebody's package.
 
     Raises:
@@ -26,7 +26,7 @@ def imported(module: str, *, extra: str, package: str, alone: bool = False) -> M
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        fix = INSTALL.format(extra=extra) + (ALONE.format(package=package) if alone else "")
+        fix = INSTALL.format(extra=extra)
         raise ConfigError(f"the package {package}", found=str(error), where="task.entry", fix=fix) from error
 
 

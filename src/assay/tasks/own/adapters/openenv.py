@@ -45,7 +45,7 @@ def environments(settings: OwnTask, root: str) -> Callable[[], Environment]:
     """
     options: Options = options_of(Options, settings, WHERE)
     client = imported(
-        "openenv.core.generic_client", extra="openenv", package="openenv==0.10.0", alone=True
+        "openenv.core.generic_client", extra="openenv", package="openenv==0.10.0"
     ).GenericEnvClient
     act = named(settings, root, options.action) if ".py:" in options.action else None
     tell = named(settings, root, options.text) if ".py:" in options.text else None

@@ -50,7 +50,7 @@ def environments(settings: OwnTask, root: str) -> Callable[[], Environment]:
 
 
 def _made(options: Options, *, seed: int, size: int) -> Any:
-    package = imported("reasoning_gym", extra="reasoning-gym", package="reasoning-gym==0.1.25", alone=True)
+    package = imported("reasoning_gym", extra="reasoning-gym", package="reasoning-gym==0.1.25")
     try:
         return package.create_dataset(options.dataset, seed=seed, size=size, **options.config)
     except (ValueError, TypeError, AssertionError) as error:
