@@ -806,7 +806,7 @@ def designed(of: dict[str, Design], names: Sequence[str] = (), *, run: bool) -> 
     return found
 
 
-def told_of(found: Sequence[dict[str, Any]], prefix: str, seconds: float) -> dict[str, Any]:
+def told_of(found: Sequence[dict[str, Any]], prefix: str, seconds: float | None) -> dict[str, Any]:
     """Return what is recorded of designs of one kind of package, with the table of them by kind and level."""
     table: dict[str, dict[str, int]] = {}
     for each in found:
@@ -817,7 +817,7 @@ def told_of(found: Sequence[dict[str, Any]], prefix: str, seconds: float) -> dic
         f"{prefix}_designs_by_kind_and_level": table,
         f"{prefix}_designs_n": len(found),
         f"{prefix}_designs_otherwise": [each for each in found if each["level"] != each["due"]],
-        f"{prefix}_designs_seconds": round(seconds, 1),
+        f"{prefix}_designs_seconds": None if seconds is None else round(seconds, 1),
     }
 
 
@@ -837,7 +837,10 @@ def main() -> None:
         if chosen.only not in (None, prefix) or not names:
             continue
         found |= {each["design"]: each for each in designed(of, names, run=run)}
-        seconds = time.monotonic() - begun + (before[f"{prefix}_designs_seconds"] if chosen.untried else 0.0)
+        seconds: float | None = time.monotonic() - begun
+        if chosen.untried:  # null: how long the others took was not written down
+            earlier = before.get(f"{prefix}_designs_seconds")
+            seconds = None if earlier is None else earlier + seconds
         result |= told_of([found[name] for name in of], prefix, seconds)
     written(chosen.out, before | result)
     designs = [*result.get("run_designs", ()), *result.get("judgement_designs", ())]

@@ -50,3 +50,25 @@ def test_the_table_of_forged_seeds_is_what_was_measured_in_both_forms() -> None:
 def test_enough_were_tried() -> None:
     assert sum(FOUND[f"{kind}_designs_n"] for kind in ("run", "judgement")) >= 100
     assert FOUND["seeds_designs_n"] >= 35
+
+
+def test_the_counts_in_sentences_are_what_was_measured() -> None:
+    said, n = " ".join(PAGE.split()), FOUND["tamperings"]
+    depths = [
+        sum(count for name, count in FOUND["by_level"].items() if name.startswith(depth))
+        for depth in ("as is:", "re-sealed:", "re-locked:")
+    ]
+    assert f"Of {n} random tamperings, V0 to V3 found {FOUND['caught']}: {depths[0]} were left" in said
+    assert f"{depths[1]} had all lists made anew, and {depths[2]} had `dvc.lock`" in said
+    assert f"Of {FOUND['clean']} honest packages ({FOUND['distinct_clean_packages']} distinct)" in said
+    assert FOUND["false_alarms"] == 0 and "they called none tampered with" in said
+    assert f"Beside these stand {FOUND['designs_n']} designs" in said
+
+
+def test_the_table_of_designs_is_what_was_measured() -> None:
+    rows = [
+        [cell.strip() for cell in line.split("|")[2:-1]] for line in PAGE.split("\n") if line.startswith("| ")
+    ]
+    for row in FOUND["designs_by_kind_and_level"].values():
+        levels = ("V0", "V1", "V3", "V4", "V5", "none")
+        assert [str(sum(row.values())), *(str(row[level] or "") for level in levels)] in rows, row
