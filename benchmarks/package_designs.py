@@ -86,6 +86,9 @@ RUNS: dict[str, Design] = {}
 JUDGEMENTS: dict[str, Design] = {}
 
 
+OF_CORE = r"(path: src/assay/core\n +hash: md5\n +md5: )\w{6}"
+
+
 def _design(
     of: dict[str, Design],
     kind: str,
@@ -267,9 +270,10 @@ _design(
     a_pin_changed=text("constraints.txt", r"numpy==\S+", "numpy==0.0.1"),
     a_script_more=appended("pyproject.toml", "[project.scripts.x]\n"),
     another_licence=appended("LICENSE", f"{LAB}\n"),
-    a_comment_in_the_code=appended("src/assay/cli/__init__.py", "# better\n"),
-    a_comment_in_the_code_and_lies=both(
-        appended("src/assay/cli/__init__.py", "# better\n"), appended(SUMMARY, f"{LAB}\n")
+    other_code_for_all=text("dvc.lock", OF_CORE, r"\g<1>000000", 0),
+    other_code_for_one=text("dvc.lock", OF_CORE, r"\g<1>000000"),
+    other_code_for_all_and_lies=both(
+        text("dvc.lock", OF_CORE, r"\g<1>000000", 0), appended(SUMMARY, f"{LAB}\n")
     ),
 )
 _design(

@@ -18,8 +18,7 @@ from assay.package.layout import NAME
 from assay.pipeline.dvc_lock import folder_md5, lock_text, md5
 from assay.pipeline.project import Project
 from assay.stages import render_evidence
-from assay.stages.package import BEFORE
-from assay.stages.package.pages import documents
+from assay.stages.package.pages import BEFORE, documents
 from assay.verify.checks import UNUSABLE
 from assay.verify.content.rendered import tables_again
 from assay.verify.unpacked import Unpacked

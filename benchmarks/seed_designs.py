@@ -56,7 +56,7 @@ from assay.package.archive import unpack
 from assay.package.layout import PROVENANCE
 from assay.pipeline.dvc_lock import lock_text
 from assay.pipeline.project import Project
-from assay.stages.package import BEFORE
+from assay.stages.package.pages import BEFORE
 from assay.stages.render_evidence.claim_at import claim_at
 from assay.tools.recipe import recipe_file
 from assay.tools.recipe.check_seeds import LOGGED, check_seeds, older_provenance, pack_seeds

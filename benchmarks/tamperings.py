@@ -341,9 +341,11 @@ def record_of_data(rng: Random, files: Files) -> str:
 
 
 def scorer(rng: Random, files: Files) -> str:
-    name = rng.choice(sorted(name for name in files if name.startswith("src/assay/") and files[name]))
-    files[name] += rng.choice((b"\n", b"# better\n", b"REWARD = 2.0\n"))
-    return f"{name}: a line more"
+    lock = files["dvc.lock"].decode()
+    named = rng.choice(list(re.finditer(r"path: (src/assay/\S+)\n +hash: md5\n +md5: (\w{32})", lock)))
+    other = f"{rng.getrandbits(128):032x}"
+    files["dvc.lock"] = (lock[: named.start(2)] + other + lock[named.end(2) :]).encode()
+    return f"dvc.lock, {named[1]}: other code"
 
 
 TRAINING_TABLES = [

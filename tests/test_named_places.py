@@ -93,28 +93,28 @@ def test_each_setting_is_placed_in_the_line_that_says_it(selection: Selection) -
 @pytest.mark.parametrize(
     ("old", "new", "place"),
     [
-        ("  group_size: 8", "  group_size: many", r"configs/grpo/tiny\.yaml, line 51, train\.group_size"),
+        (
+            "  group_size: 8",
+            "  group_size: many",
+            r"configs/grpo/_defaults\.yaml, line \d+, train\.group_size",
+        ),
         (
             "  smallest_effect_points: 10.0\n",
             "",
             r"configs/grpo/tiny\.yaml, line \d+, claim\.smallest_effect_points",
         ),
-        (
-            "checkpoint:\n  every: 25\n  keep: 2\n  other_machine: refuse\n",
-            "",
-            r"configs/grpo/tiny\.yaml, checkpoint",
-        ),
+        ("evidence:\n  acknowledged_alarms: []\n", "", r"configs/grpo/tiny\.yaml, evidence"),
         (
             "  acknowledged_alarms: []",
             "  acknowledged_alarms: [kl]",
-            r"configs/grpo/tiny\.yaml, line \d+, evidence\.ack",
+            r"configs/grpo/_defaults\.yaml, line \d+, evidence\.ack",
         ),
     ],
 )
 def test_what_is_wrong_in_a_preset_is_told_with_its_file_and_line(
     root: Path, old: str, new: str, place: str
 ) -> None:
-    preset = root / "configs/grpo/tiny.yaml"
+    preset = root / "configs/grpo/_defaults.yaml"
     assert old in preset.read_text()
     preset.write_text(preset.read_text().replace(old, new))
     with pytest.raises(ConfigError) as caught:
@@ -134,10 +134,10 @@ def test_a_value_of_an_experiment_is_placed_on_its_command_line(
 ) -> None:
     text = (root / "params.yaml").read_text()
     (root / "params.yaml").write_text(text.replace("group_size: 8", "group_size: 4"))
-    assert place_of(root, "train.group_size").startswith("configs/grpo/tiny.yaml")
+    assert place_of(root, "train.group_size").startswith("configs/grpo/_defaults.yaml")
     monkeypatch.setenv(composition.IN_EXPERIMENT, "abc")
     assert place_of(root, "train.group_size") == "-S train.group_size=… of this experiment"
-    assert place_of(root, "train.epsilon_low").startswith("configs/grpo/tiny.yaml")
+    assert place_of(root, "train.epsilon_low").startswith("configs/grpo/_defaults.yaml")
     assert place_of(root, "train.steps").startswith("configs/both/tiny-structured.yaml")
 
 
@@ -154,10 +154,10 @@ def test_a_folder_with_nothing_but_params_yaml_has_its_settings_there(root: Path
 def test_the_command_line_shows_the_file_for_an_error_from_deep_below(root: Path) -> None:
     shutil.copytree(ROOT / "data/structured", root / "data/structured")
     preset = root / "configs/grpo/tiny.yaml"
-    preset.write_text(preset.read_text().replace("  items: 128\n", "  items: 6400\n"))
+    preset.write_text(preset.read_text().replace("validation: {items: 128}", "validation: {items: 6400}"))
     use(root, grpo=None, task=None, seed=None)
     done = called(root, "fingerprint")
-    line = preset.read_text().split("\n").index("  items: 6400") + 1
+    line = preset.read_text().split("\n").index("validation: {items: 6400}") + 1
     assert f"configs/grpo/tiny.yaml, line {line}, validation.items: expected at most 256" in done.stderr
     assert not (root / "evidence").exists()
 

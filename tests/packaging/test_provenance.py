@@ -4,24 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from assay.core.storage.files import sha256_bytes
 from assay.core.storage.json import dumps
-from assay.package.provenance import (
-    GitState,
-    MadeFrom,
-    Packaged,
-    Provenance,
-    Witnessed,
-    trained_of,
-    tree_digest,
-)
+from assay.package.provenance import GitState, MadeFrom, Packaged, Provenance, Witnessed, trained_of
 from assay.package.secrets.search import scan
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,7 +24,7 @@ MADE = {
     "made_from": MadeFrom(
         data={"data/collider/train.jsonl": A, "data/collider/heldout.jsonl": B},
         base={"kind": "scratch", "digest": C, "seed": 0},
-        source=A,
+        code={"src/assay/core": "0" * 32 + ".dir"},
         constraints=C,
     ),
 }
@@ -54,7 +44,7 @@ def test_the_inner_one_knows_nothing_but_contents() -> None:
     assert not re.search(r"\d{4}-\d\d-\d\dT|commit|hardware|started|packages", text)
     assert dumps(Provenance(**{**MADE, "subjects": {**MADE["subjects"], "more": C}})) != text
     assert text == json.dumps(json.loads(text), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    assert json.loads(text)["format"] == "assay-package/4"
+    assert json.loads(text)["format"] == "assay-package/5"
 
 
 def test_the_outer_one_says_what_was_measured_and_leaks_nothing() -> None:
@@ -89,15 +79,3 @@ def test_a_commit_or_time_that_is_none_is_refused(change: dict[str, Any]) -> Non
         trained_of({**MANIFEST, **change})
     with pytest.raises(ValidationError):
         Packaged(**{**PACKAGED, **change})
-
-
-def test_a_folders_digest_is_what_plain_tools_print(tmp_path: Path) -> None:
-    files = {"src/b.py": b"two", "src/a/c.py": b"", "src/a.py": b"one"}
-    for name, content in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_bytes(content)
-    command = "find src -type f | LC_ALL=C sort | xargs -r sha256sum | sha256sum | cut -f1 -d' '"
-    printed = subprocess.run(
-        ["bash", "-c", command], cwd=tmp_path, check=True, capture_output=True, text=True
-    ).stdout.strip()
-    assert tree_digest({name: sha256_bytes(content) for name, content in files.items()}) == printed

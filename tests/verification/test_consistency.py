@@ -309,10 +309,16 @@ FOUND: list[tuple[str, Tamper, Callable[[Unpacked], LookResult], str]] = [
     ),
     (
         "other code",
-        lambda root: (root / "src/assay/core/seeds.py").write_text(""),
+        edit("dvc.lock", r"(path: src/assay/core\n +hash: md5\n +md5: )\w{6}", r"\g<1>000000", 0),
         lambda p: code.code_equal(p, other_code=False),
-        "src/assay/core/seeds.py",
-    ),  # type: ignore[list-item]
+        "src/assay/core",
+    ),
+    (
+        "other code in one stage",
+        edit("dvc.lock", r"(path: src/assay/core\n +hash: md5\n +md5: )\w{6}", r"\g<1>000000"),
+        lambda p: code.code_equal(p, other_code=True),
+        "one code for all stages",
+    ),
 ]
 
 

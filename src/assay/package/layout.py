@@ -66,7 +66,6 @@ _DATA = re.compile(
 )
 # Code of a task that was brought along: it is listed and hashed, and run only by who asks for it.
 _CODE = re.compile(rf"({_PART}/)*{_PART}\.(py|jsonl|json|md|txt|csv|tsv|yaml|yml|toml)")
-_SOURCE = re.compile(r"([a-z0-9_]+/)*([a-z0-9_]+\.py|templates/[a-z0-9_]+\.(html|css|js|md))")
 _RUNS = re.compile(r"\.(py|pyc|pyo|pyd|so|dll|dylib|sh|exe|js|jar|whl|egg|zip|tar|gz)\Z", re.IGNORECASE)
 _PAGES = (".md", ".rst", ".txt")
 # What makes a browser, or a page that shows Markdown, run or fetch something.
@@ -101,7 +100,6 @@ def strangers(
     exact |= {place_of(name) for name in FOLDERS if "." in name}
     folders = {
         f"{data}/": _DATA,
-        "src/assay/": _SOURCE,
         **({} if code is None else {f"{code}/": _CODE}),
         f"{place_of('figures')}/": re.compile(rf"{_FLAT}\.(svg|png)"),
         **{

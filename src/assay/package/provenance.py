@@ -6,7 +6,6 @@ whole and also holds what clocks, git and hardware had to say.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, get_args
 
@@ -15,7 +14,7 @@ from pydantic import Field
 from assay.core.installed import Required
 from assay.core.records import Record
 
-Format = Literal["assay-package/4"]
+Format = Literal["assay-package/5"]
 FORMAT: Format = get_args(Format)[0]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Commit = Annotated[str, Field(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})$")]
@@ -40,7 +39,9 @@ class MadeFrom(Record):
         description="of base.json: kind, digest (policy.digests.digest_folder), and of a downloaded one model"
         " and revision"
     )
-    source: Sha256 = Field(description="of the code, see `tree_digest`")
+    code: dict[str, Annotated[str, Field(pattern=r"^[0-9a-f]{32}(\.dir)?$")]] = Field(
+        description="folder or file of the code that the stages ran → its md5, as dvc.lock has it"
+    )
     constraints: Sha256 = Field(description="of constraints.txt")
     task: TaskCode | None = Field(
         default=None,
@@ -100,21 +101,6 @@ class Witnessed(Provenance):
         description="null: nothing is known of this training's clock and hardware"
     )
     packaged: Packaged
-
-
-def tree_digest(files: Mapping[str, str]) -> str:
-    """Return one sha256 of a folder: of the lines `sha256sum` prints for its files, sorted by path in bytes.
-
-    `find src -type f | LC_ALL=C sort | xargs sha256sum | sha256sum` prints the same.
-
-    Args:
-        files: Path → sha256 in hexadecimal.
-
-    >>> tree_digest({})[:8]
-    'e3b0c442'
-    """
-    lines = (f"{files[name]}  {name}\n" for name in sorted(files, key=str.encode))
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def trained_of(manifest: Mapping[str, Any]) -> Trained:

@@ -26,8 +26,8 @@ from collections.abc import Iterator, Sequence
 from typing import BinaryIO, NamedTuple, Optional, Union, cast
 
 ROOT, SUMS, PROVENANCE, OLD_LIST = "assay-package", "SHA256SUMS", "provenance.json", "manifest.json"
-FORMAT = "assay-package/4"
-OTHER_FORMAT = "Check it with the version that wrote it, which lies in the package under src/assay"
+FORMAT = "assay-package/5"
+OTHER_FORMAT = "Check it with the version that wrote it"
 AGAIN = "get the package again from where it was published"
 PIECE, BLOCK = 1 << 20, tarfile.BLOCKSIZE
 GZIP = b"\x1f\x8b\x08\0"  # how one begins that has neither name nor comment, nor anything else to read

@@ -12,6 +12,8 @@ from typing import Any
 from assay.core.errors import PackageError
 from assay.core.storage.yaml import yaml_text
 
+SOURCE = "src/assay"
+
 
 def lock_text(lock: Mapping[str, Any], stages: Sequence[str]) -> str:
     """Return dvc.lock for the package, equal for equal runs: the named stages and no others, in their order.
@@ -31,6 +33,23 @@ def lock_text(lock: Mapping[str, Any], stages: Sequence[str]) -> str:
             "a dvc.lock with every stage of the run", found=found, where="dvc.lock", fix="./run dvc repro"
         )
     return yaml_text({"schema": lock.get("schema"), "stages": {name: known[name] for name in stages}})
+
+
+def code_in(stages: Mapping[str, Any]) -> dict[str, str]:
+    """Return every folder and file of the code that stages ran → its md5, as their lock has it.
+
+    Raises:
+        PackageError: Two stages ran different code of one place.
+    """
+    found: dict[str, str] = {}
+    for stage, told in stages.items():
+        for dep in told.get("deps") or []:
+            path, known = str(dep["path"]), str(dep.get("md5"))
+            if path.startswith(f"{SOURCE}/") and found.setdefault(path, known) != known:
+                fix = "./run dvc repro"
+                said = f"{stage} ran another than a stage before it"
+                raise PackageError("one code for all stages", found=said, where=path, fix=fix)
+    return found
 
 
 def refuse_others(

@@ -9,35 +9,45 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import assay
-from assay.core.errors import RecordError
+from assay.core.errors import PackageError, RecordError
 from assay.core.provenance import packages
 from assay.core.storage.files import read_bytes, read_text, sha256_bytes
 from assay.core.storage.untrusted import LEFT_BEHIND, listing
+from assay.pipeline.dvc_lock import SOURCE, code_in, folder_md5, md5_at
 from assay.verify.checks import REMEDY, LookResult
 from assay.verify.unpacked import FIX, Unpacked
 
-SOURCE = "src/assay"
 INSTALLED, SHARE = "assay-grpo", "share/assay-grpo"  # as pyproject.toml has them
 BESIDE = ("constraints.txt", "requirements.txt", "pyproject.toml", "LICENSE")
 
 
 def code_equal(package: Unpacked, *, other_code: bool) -> LookResult:
-    """Compare the package's source with the installed one, file by file; nothing of the package is ever run.
+    """Compare the code that the stages ran, by its md5 in dvc.lock, with the installed one.
 
     Args:
         package: What was unpacked.
         other_code: Whether a difference is accepted, and said.
     """
-    here = Path(assay.__file__).parent
-    stored = {name.removeprefix(f"{SOURCE}/") for name in package.names if name.startswith(f"{SOURCE}/")}
-    installed = {name for name in listing(here) if _is_source(name)}
-    odd = {f"{SOURCE}/{name}" for name in stored ^ installed}
-    odd |= {
-        f"{SOURCE}/{name}"
-        for name in stored & installed
-        if _sha256(here / name) != _sha256(package.root / SOURCE / name)
-    }
-    return _compared(f"{len(installed)} files of {SOURCE}", odd, [SOURCE], other_code=other_code)
+    try:
+        told = code_in(package.lock)
+    except PackageError as error:
+        return LookResult("", [f"dvc.lock, {error.where}: expected {error.expected}, {error.found}"])
+    odd = {path for path, known in told.items() if md5_here(path) != known}
+    if not told:
+        return LookResult("", ["dvc.lock names no code that a stage ran"])
+    return _compared(f"{len(told)} folders of the code", odd, [SOURCE], other_code=other_code)
+
+
+def md5_here(path: str) -> str | None:
+    """Return the md5 of a folder or file of the code as it is installed here; None where there is none.
+
+    Args:
+        path: As dvc.lock has it, below src/assay.
+    """
+    place = Path(assay.__file__).parent / path.removeprefix(f"{SOURCE}/")
+    if not place.is_dir():
+        return md5_at(place) if place.is_file() else None
+    return folder_md5({name: place / name for name in listing(place) if _is_source(name)})[0]
 
 
 def requirements_equal(package: Unpacked, *, other_code: bool) -> LookResult:

@@ -13,8 +13,8 @@ from assay.core.evidence_files import folder_of, place_of
 from assay.core.storage.yaml import read_yaml
 from assay.dataset.external import whole_of
 from assay.package.layout import ADAPTER, BASE, OPENINGS
-from assay.pipeline.dvc_lock import folder_md5, md5
-from assay.stages.package import BEFORE
+from assay.pipeline.dvc_lock import SOURCE, folder_md5, md5
+from assay.stages.package.pages import BEFORE
 from assay.verify.checks import LookResult
 from assay.verify.unpacked import FIX, Unpacked
 
@@ -42,6 +42,8 @@ def lock_holds(package: Unpacked) -> LookResult:
     elsewhere |= {ADAPTER} if whole_of(package.told) else set()
     for stage, kind, entry in _entries(package.lock):
         path = entry["path"]
+        if path.startswith(f"{SOURCE}/"):  # which code that is, `code` says
+            continue
         if path in elsewhere:
             absent.append(path)
             continue

@@ -361,15 +361,13 @@ def _overridden(root: Path, now: Selection, steps: Sequence[str]) -> bool:
 
 
 def _home_of(root: Path, section: str, files: Sequence[str]) -> str:
-    """Return the file in which a section belongs that none of the selected ones has: the one whose like has
-    it elsewhere."""
-    for group, file in zip(GROUPS, files, strict=True):
-        if any(
-            section in read_yaml(root / f"configs/{group}/{name}.yaml", fix=RESTORE)
-            for name in presets(root, group)
-        ):
-            return file
-    return CONFIG
+    """Return the file in which a section belongs that none of the selected ones has: the preset of the task
+    where other tasks have it, else the other preset."""
+    grpo, task = files
+    own = (read_yaml(root / f"configs/task/{name}.yaml", fix=RESTORE) for name in presets(root, "task"))
+    if section in read_yaml(root / CONFIG, fix=RESTORE):
+        return CONFIG
+    return task if any(section in each for each in own) else grpo
 
 
 def _refuse_unknown(root: Path, group: str, name: str) -> None:

@@ -38,11 +38,11 @@ from assay.package.sbom import SBOM, installed_here, sbom
 from assay.package.secrets.known import known_secrets, this_machine
 from assay.package.secrets.search import cleared
 from assay.package.verify import check
-from assay.pipeline.dvc_lock import lock_text, refuse_others
+from assay.pipeline.dvc_lock import SOURCE, lock_text, refuse_others
 from assay.pipeline.project import Project
 from assay.policy.base.pretrained import locate
 from assay.stages.package.merged import parity_of
-from assay.stages.package.pages import documents, ledger_of, observed_provenance, told_of
+from assay.stages.package.pages import BEFORE, documents, ledger_of, observed_provenance, told_of
 from assay.stages.render_evidence.at_hand import claim_at_hand
 
 READS = (
@@ -53,14 +53,12 @@ READS = (
     "LICENSE",
     "${task.code}",
     "${dataset.root}",
-    "src/assay",
     "models/base",
     "models/adapter",
     "evidence/README.md",
     *FILES,
 )
 WRITES = ("dist",)
-BEFORE = ("fingerprint", "base", "pre_eval", "train", "control", "post_eval", "render_evidence")
 PARAMS = "params.yaml"
 SOURCE_OF_VERIFIER = "src/assay/package/verify.py"
 
@@ -93,7 +91,8 @@ def _package(project: Project) -> None:
         locate(project.root / ADAPTER)
         say("the whole model that was brought is still the one that was measured; it is not packed")
     members = sealed(members_of(project, parity))
-    refuse_others(read_yaml(project.root / LOCK, fix="./run dvc repro"), BEFORE, members)
+    lock = read_yaml(project.root / LOCK, fix="./run dvc repro")
+    refuse_others(lock, BEFORE, members | dict(files_of(project.root, [SOURCE], fix="git checkout -- src")))
     known = known_secrets(this_machine(project.root))
     waived = cleared(members, known.secrets, project.params.package.waivers)
     _tell(len(members), known.too_common, len(waived))
@@ -133,7 +132,9 @@ def members_of(project: Project, parity: Parity | None) -> Mapping[str, bytes | 
     root, fix = project.root, "./run dvc repro"
     params = project.params
     places = {"${dataset.root}": params.dataset.root, "${task.code}": params.task.code}
-    entries = [places.get(entry, entry) for entry in READS]
+    # Code that is part of assay is told by its md5 in dvc.lock; a task that was brought along travels.
+    own = params.task.brings_code
+    entries = [places.get(entry, entry) for entry in READS if own or entry != "${task.code}"]
     text = lock_text(read_yaml(root / LOCK, fix=fix), BEFORE)
     members: dict[str, bytes | Path] = dict(files_of(root, entries, fix=fix))
     members[LOCK] = text.encode()

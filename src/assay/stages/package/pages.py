@@ -13,6 +13,7 @@ from assay.core.provenance import git_state, remotes
 from assay.core.records import OpenedRecords, TrainFacts
 from assay.core.storage.files import read_bytes
 from assay.core.storage.json import dumps, loads, read_record
+from assay.core.storage.yaml import read_yaml
 from assay.dataset.external import read_training
 from assay.evaluation.few_shot import few_shot
 from assay.evaluation.replay import play_baseline
@@ -21,7 +22,7 @@ from assay.evidence.claim.what_was_run import BaseFacts
 from assay.evidence.tables.claim_tables import BeforeAfter
 from assay.package.archive import sha256_of
 from assay.package.card import CardNumbers, model_card
-from assay.package.layout import BASE, CARD, NAME, PROVENANCE, SUMS
+from assay.package.layout import BASE, CARD, LOCK, NAME, PROVENANCE, SUMS
 from assay.package.provenance import (
     GitState,
     MadeFrom,
@@ -31,8 +32,8 @@ from assay.package.provenance import (
     Trained,
     Witnessed,
     trained_of,
-    tree_digest,
 )
+from assay.pipeline.dvc_lock import code_in
 from assay.pipeline.heldout_ledger import NOTHING, HeldoutLedger, HeldoutOpening, merged, openings
 from assay.pipeline.inputs import (
     code_of,
@@ -56,6 +57,7 @@ from assay.tasks.settings.own import OwnTask
 from assay.training.health.honest_play import honest_play
 from assay.training.recipe import item_order
 
+BEFORE = ("fingerprint", "base", "pre_eval", "train", "control", "post_eval", "render_evidence")
 AGAIN, OPENED_AGAIN = "./run dvc repro", "./run dvc repro -f post_eval"
 # What a package is about; all else in it is how that came about.
 SUBJECTS = (
@@ -126,10 +128,11 @@ def _made(project: Project, members: Mapping[str, bytes | Path], subjects: dict[
     def digests(folder: str) -> dict[str, str]:
         return {name: sha256_of(members[name]) for name in members if name.startswith(f"{folder}/")}
 
+    stages = read_yaml(project.root / LOCK, fix=AGAIN)["stages"]
     made_from = MadeFrom(
         data=digests(params.dataset.root),
         base={"kind": base.kind, "digest": base.digest, "model": base.model, "revision": base.revision},
-        source=tree_digest(digests("src")),
+        code=code_in({stage: stages[stage] for stage in BEFORE}),
         constraints=sha256_of(members["constraints.txt"]),
         task=_task_code(project, digests),
     )

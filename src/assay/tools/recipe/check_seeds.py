@@ -19,7 +19,6 @@ from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
 
-import assay
 from assay.core.config.settings import ScratchBase
 from assay.core.counting import counted
 from assay.core.errors import ConfigError, PackageError
@@ -35,7 +34,7 @@ from assay.evidence.recipe.records import Recipes, SeedsTogether
 from assay.package.archive import sealed, sha256_of, write_gz, write_tar
 from assay.package.layout import BASE, PROVENANCE, SUMS, files_of
 from assay.package.verify import FORMAT
-from assay.pipeline.dvc_lock import folder_md5, md5, md5_at
+from assay.pipeline.dvc_lock import SOURCE, code_in, md5, md5_at
 from assay.pipeline.project import Project
 from assay.stages import fingerprint
 from assay.stages.render_evidence.ahead import end_when_orphaned
@@ -44,7 +43,7 @@ from assay.tools.recipe import recipe_file
 from assay.tools.recipe.compare import LOCK, SETTINGS
 from assay.tools.verify import RECIPE, SHARED
 from assay.verify.checks import Check, LookResult, looked, unlooked
-from assay.verify.code import SOURCE
+from assay.verify.code import md5_here
 from assay.verify.compared import compare
 from assay.verify.packed_seed import PackedSeed, lines_of, looks_at, seeds_apart
 from assay.verify.unpacked import link
@@ -268,15 +267,9 @@ def _write_lock(copy: Path, without: str = "") -> None:
 def _code(copy: Path, *, other_code: bool) -> LookResult:
     """Say whether the code that made the claims is the code here. If it is not, the numbers judge: which
     code that was, no package of seeds could show, so that `--other-code` excuses no more than is said."""
-    here, stages = Path(assay.__file__).parent, recipe_file.read_stages(copy)
-    rooms = {
-        str(dep["path"]): dep.get("md5")
-        for dep in stages.get(recipe_file.LAST, {}).get("deps", [])
-        if str(dep["path"]).startswith("src/assay/")
-    }
-    odd = [
-        name for name, known in rooms.items() if _md5_of_code(here / name.removeprefix("src/assay/")) != known
-    ]
+    stages = recipe_file.read_stages(copy)
+    rooms = code_in({recipe_file.LAST: stages.get(recipe_file.LAST, {})})
+    odd = [name for name, known in rooms.items() if md5_here(name) != known]
     if odd or not rooms:
         first = min(odd, default="none is known")
         said = (
@@ -286,13 +279,6 @@ def _code(copy: Path, *, other_code: bool) -> LookResult:
         how = "accepted (--other-code)" if other_code else "the numbers judge, as with --other-code"
         return LookResult(f"{said}; {how}", left=sorted(odd) or [SOURCE])
     return LookResult(f"the {len(rooms)} rooms that make a claim are those that check here")
-
-
-def _md5_of_code(path: Path) -> str | None:
-    if not path.is_dir():
-        return md5_at(path) if path.is_file() else None
-    names = (name for name in listing(path) if not name.endswith(".pyc"))
-    return folder_md5({name: path / name for name in names})[0]
 
 
 def _locked(package: Path, one: SeedsTogether, copies: Sequence[Path]) -> LookResult:
