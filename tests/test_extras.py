@@ -12,7 +12,12 @@ from packaging.requirements import Requirement
 from tests.house import ROOT
 from tests.tools.test_light_install import light
 
-EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+# requirements.txt is the file of `train`; what assay depends on without it has judge.txt.
+EXTRAS = {
+    **{name: asked for name, asked in PROJECT["optional-dependencies"].items() if name != "train"},
+    "judge": PROJECT["dependencies"],
+}
 PIN = re.compile(r"([A-Za-z0-9._-]+)==(\S+)(?: ; ([^\\]+))?((?: \\\n    --hash=sha256:[0-9a-f]{64})+)")
 OTHERWISE = {"trackio": {"pillow"}}  # what an extra wants another version of than is pinned
 CONSTRAINTS = (ROOT / "constraints.txt").read_text()
@@ -48,6 +53,16 @@ def test_what_an_extra_asks_for_stands_there_or_in_the_constraints_and_nothing_t
     again = {name for name, version in pins.items() if PINS.get(name, version) != version}
     assert again == OTHERWISE.get(extra, set())
     assert extra == "judge" or not {name for name in pins if name in PINS} - again
+
+
+def test_what_is_installed_here_is_what_assay_depends_on_with_the_extra_train() -> None:
+    asked = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["train"]]
+    lines = (ROOT / "requirements.txt").read_text().splitlines()
+    here = {same(Requirement(line).name): line for line in lines if line and line[0] not in "#-"}
+    of_notebooks = {"nbclient", "nbformat", "ipykernel"}
+    assert here.keys() - {same(Requirement(each).name) for each in asked} == of_notebooks
+    for each in map(Requirement, asked):
+        assert same(each.name) in PINS and each.specifier.contains(PINS[same(each.name)]), each
 
 
 def test_the_environment_that_judges_holds_all_that_it_needs_and_what_builds_it() -> None:

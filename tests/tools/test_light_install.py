@@ -1,4 +1,4 @@
-"""What the extra `judge` of pyproject.toml brings is enough for the commands that load no model."""
+"""What `pip install .` brings is enough for the commands that load no model."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ main()
 
 
 def light() -> set[str]:
-    """Return the names of all packages that the extra brings, those that they need among them."""
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    found, open_ = set[str](), [Requirement(each) for each in extras["judge"]]
+    """Return the names of all packages that assay depends on, those that they need among them."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    found, open_ = set[str](), [Requirement(each) for each in project["dependencies"]]
     while open_:
         wanted = open_.pop()
         name = wanted.name.lower().replace("_", "-")

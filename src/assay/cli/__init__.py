@@ -141,7 +141,7 @@ def main() -> None:
             raise
         complain(f"assay: this command expected the package {package}, found that it is not installed.")
         complain(
-            "Fix: pip install -r requirements.txt -c constraints.txt, as ./run does; the extra judge is"
+            "Fix: pip install -r requirements.txt -c constraints.txt, as ./run does; pip install . alone is"
             " enough for plan, judge, episodes, runs health, evaluate --served, and verify of judgements"
         )
         raise SystemExit(1) from None
