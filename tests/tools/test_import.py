@@ -818,3 +818,98 @@ def test_calls_of_anthropic_and_xlam_are_golds() -> None:
     (function,) = record["functions"]
     assert function["parameters"]["required"] == ["n"]
     assert function["parameters"]["properties"]["n"] == {"type": "integer", "description": "How many."}
+
+
+FLOW = "<|user|>\nq1<|end|>\n<|assistant|>\na1<|end|>\n<|user|>\nq2<|end|>\n<|assistant|>\na2<|end|>"
+TWO = [
+    {"role": "user", "content": "q1"},
+    {"role": "assistant", "content": "a1"},
+    {"role": "user", "content": "q2"},
+]
+SYSTEM = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "q2"}]
+CUT_OFF = "<tool_call>" + " " * 20_000
+SAID_TWICE: Mapping[str, tuple[Mapping[str, Any], Any, str]] = {
+    "the first question beside its talk": (
+        {"prompt": "q1", "messages": [*TWO, {"role": "assistant", "content": "a2"}]},
+        TWO,
+        "a2",
+    ),
+    "a prompt and its answer beside a talk": (
+        {"prompt": "q2", "messages": [*TWO, {"role": "assistant", "content": "so a2"}], "answer": "a2"},
+        "q2",
+        "a2",
+    ),
+    "Alpaca's columns beside its text": (
+        {
+            "instruction": "q1",
+            "input": "q2",
+            "output": "a2",
+            "text": "### Instruction:\nq1\n\n### Response:\na2",
+        },
+        "q1\n\nq2",
+        "a2",
+    ),
+    "question and answer beside a text": (
+        {"question": "q2", "answer": "a2", "text": "USER: q2\nASSISTANT: so it is a2"},
+        "q2",
+        "a2",
+    ),
+    "Zephyr or Phi": ({"text": FLOW}, TWO, "a2"),
+    "a system message before Vicuna's marks": (
+        {"text": "Be kind.\nUSER: q2\nASSISTANT: a2</s>"},
+        SYSTEM,
+        "a2",
+    ),
+    "a system message before headings": (
+        {"text": "Be kind.\n\n### Instruction:\nq2\n\n### Response:\na2"},
+        SYSTEM,
+        "a2",
+    ),
+    "a prompt that speaks of control tokens": (
+        {"prompt": "Write <|im_start|>user and then <|im_start|>assistant", "answer": "a2"},
+        "Write <|im_start|>user and then <|im_start|>assistant",
+        "a2",
+    ),
+    "a content in parts": (
+        {
+            "messages": [
+                {"role": "user", "content": {"content_type": "text", "parts": ["q2"]}},
+                {"role": "ai", "content": {"text": "a2"}},
+            ]
+        },
+        "q2",
+        "a2",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SAID_TWICE)
+def test_what_is_asked_is_what_was_answered_with_all_that_was_said_before(name: str) -> None:
+    row, asks, answer = SAID_TWICE[name]
+    record = convert(row, Columns())
+    assert (record["prompt"], record["answer"]) == (asks, answer)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "tool_calls": 3}]},
+        {"messages": [{"role": "user", "content": "q"}, "a"]},
+        {"messages": [{"role": "user", "content": {"image": "q"}}, {"role": "assistant", "content": "a"}]},
+        {"question": [], "function": BARE},
+        {"messages": [{"role": "user", "content": "q"}, said(0) | {"content": CUT_OFF}], "tools": TOOLS},
+        {"text": "Human: q" + "\n" * 50_000 + "Assistant"},
+    ],
+    ids=lambda row: next(iter(row)),
+)
+def test_odd_rows_are_left_out_in_words_and_at_once(row: Mapping[str, Any]) -> None:
+    name_form(row)
+    with pytest.raises(NotConverted):
+        convert(row, Columns())
+
+
+def test_a_split_of_any_name_is_read_and_other_lists_beside_are_not(tmp_path: Path) -> None:
+    row = {"prompt": "q", "answer": "a"}
+    path = tmp_path / "all.json"
+    path.write_text(json.dumps({"train": [row, row], "test_hard": [row], "authors": [{"name": "x"}]}))
+    assert [each["split"] for each in read_rows(path)] == ["train", "train", "test_hard"]

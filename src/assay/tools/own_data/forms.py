@@ -19,15 +19,17 @@ from assay.tools.own_data.talks import CONTROL_TOKENS, functions_in, name_marks,
 ROLES = {
     **dict.fromkeys(("system", "developer"), "system"),
     **dict.fromkeys(("user", "human", "prompter"), "user"),
-    **dict.fromkeys(("assistant", "gpt", "chatgpt", "bot", "model", "function_call"), "assistant"),
-    **dict.fromkeys(("tool", "function", "observation", "tool_response", "function_response"), "tool"),
+    **dict.fromkeys(("assistant", "gpt", "chatgpt", "ai", "bot", "model", "function_call"), "assistant"),
+    **dict.fromkeys(
+        ("tool", "ipython", "function", "observation", "tool_response", "function_response"), "tool"
+    ),
 }
 TALKS = ("conversations", "conversation", "messages", "dialogue", "contents")
 TEXTS = (*TALKS, "chat", "text", "chatml")  # that may hold one as one text
 PAIR, RIGHT = {"chosen", "rejected"}, {"gold", "golds", "answer"}
 PYTHON_TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean", "list": "array"}
 PYTHON_TYPES |= {"dict": "object"} | {name: name for name in PYTHON_TYPES.values()}
-_CALL = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
+_CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 _VALUES = frozenset({"enum", "const", "default", "examples"})  # of a schema: null there says something
 
 
@@ -72,7 +74,8 @@ def name_form(row: Mapping[str, Any]) -> str | None:
         calls = any(isinstance(part, Mapping) and part.get("tool_calls") for part in talk)
         if calls or "tools" in row:
             return "chat messages with tools and tool_calls (OpenAI)"
-        return "chat messages that hold the answer" if talk[-1].get("role") == "assistant" else None
+        last = talk[-1].get("role") if isinstance(talk[-1], Mapping) else None
+        return "chat messages that hold the answer" if last == "assistant" else None
     if "tools" in row:
         return "a prompt with tools (OpenAI)"
     if isinstance(row.get("reward_model"), Mapping) and "ground_truth" in row["reward_model"]:
@@ -94,7 +97,11 @@ def name_form(row: Mapping[str, Any]) -> str | None:
 def _marked(row: Mapping[str, Any]) -> str | None:
     """Return which column is a conversation in one text; a prompt is one only if its marks are control
     tokens, since words of a template may be meant."""
-    found = (name for name in TEXTS if name_marks(row.get(name)) is not None)
+    known = Columns().candidates(row)
+    # Where what is asked and what is right have columns of their own, a text is both once more.
+    apart = known["prompt"] and (known["reference"] or known["completion"])
+    texts = TALKS if apart else TEXTS
+    found = (name for name in texts if name_marks(row.get(name)) is not None)
     token = name_marks(row.get("prompt")) in CONTROL_TOKENS
     return next(found, "prompt" if token else None)
 
@@ -165,7 +172,7 @@ def _take_functions(rest: dict[str, Any]) -> Any:
     found = [_read_json(rest.pop(name, None)) for name in ("functions", "tools", "function")]
     functions = next((each for each in found if each), None)
     if isinstance(rest.get("question"), list):  # of BFCL: a list of turns, each of messages
-        turns = rest["question"]
+        turns = rest["question"] or [[]]
         if len(turns) > 1 and isinstance(turns[0], list):
             raise NotConverted("a task of several turns, where a record asks once", "leave such rows out")
         rest["messages"] = turns[0] if isinstance(turns[0], list) else turns
@@ -209,12 +216,12 @@ def _asked(rest: dict[str, Any], columns: Columns) -> tuple[Any, Any, Sequence[t
             named = there["reference"] or there["completion"]
             said = rest.pop(named[0]) if len(named) == 1 else None
         beside = columns.named.get("reference", "answer")
-        # What a record says is right was checked; what somebody said in the talk has the way there in it too
-        return (
-            asked,
-            (rest.pop(beside) if not calls and beside in rest and "gold" not in rest else said),
-            calls,
-        )
+        if not calls and beside in rest and "gold" not in rest:
+            # What a record says is right was checked; what is said in the talk has the way there in it too
+            said = rest.pop(beside)
+        elif "gold" not in rest:
+            rest.pop("prompt", None)  # the talk's first question, and what is right is said after its last
+        return asked, said, calls
     if "instruction" in rest and {"output", "response"} & set(rest):
         return _of_alpaca(rest)
     try:
@@ -286,7 +293,10 @@ def _turn(part: Mapping[str, Any]) -> Turn:
     if named not in ROLES:
         raise NotConverted(f"a message of {ascii(named)[:40]}; known are {', '.join(ROLES)}")
     content = next((part[name] for name in ("content", "value", "parts") if part.get(name) is not None), None)
-    calls = [_call(each) for each in _read_json(part.get("tool_calls")) or []]
+    called = _read_json(part.get("tool_calls")) or []
+    if not isinstance(called, list):
+        raise NotConverted("tool_calls that are no list")
+    calls = [_call(each) for each in called]
     if isinstance(content, list):  # of Anthropic: a call is a part of what is said
         calls += [_call(each.get("functionCall", each)) for each in content if _is_call(each)]
         told = any(isinstance(each, Mapping) and "functionResponse" in each for each in content)
@@ -305,6 +315,8 @@ def _is_call(part: Any) -> bool:
 
 
 def _text(content: Any) -> str:
+    if isinstance(content, Mapping):
+        content = content.get("parts", [content])
     if isinstance(content, list):
         parts = [part.get("text") if isinstance(part, Mapping) else part for part in content]
         texts = [part for part in parts if isinstance(part, str)]

@@ -179,6 +179,9 @@ def keys_of_rows(value: Any) -> list[str]:
         return []
     held = [name for name, each in value.items() if _is_list_of_rows(each)]
     splits = [name for name in value if name in SPLITS and (name in held or _is_table(value[name]))]
+    # A list of the same columns beside them is a split, whatever it is called.
+    columns = [value[name][0].keys() for name in splits if name in held]
+    splits += [name for name in held if name not in splits and value[name][0].keys() in columns]
     return splits or [name for name in KEYS if name in held]
 
 

@@ -13,16 +13,19 @@ _MARKS = {
     "Llama 3": re.compile(r"<\|start_header_id\|>[ \t]*(\w+)[ \t]*<\|end_header_id\|>"),
     "Llama 2": re.compile(r"(<<SYS>>|<</SYS>>|\[INST\]|\[/INST\])"),
     "Gemma": re.compile(r"<start_of_turn>[ \t]*(\w+)[ \t]*\n?"),
+    "Zephyr": re.compile(r"<\|(system|user|assistant|tool)\|>[ \t]*\n?"),
     "hh": re.compile(r"(?:\A|\n\n)(Human|Assistant|System):[ \t]?"),
-    "Vicuna": re.compile(r"(?:\A|\n)\s*(SYSTEM|USER|ASSISTANT|FUNCTION RESPONSE):[ \t]?"),
+    "Vicuna": re.compile(r"(?:\A|\n)[ \t]*(SYSTEM|USER|ASSISTANT|FUNCTION RESPONSE):[ \t]?"),
     "headings": re.compile(r"(?:\A|\n)###? ?(Human|User|Assistant|System|Instruction|Response):?[ \t]*"),
 }
-CONTROL_TOKENS = frozenset({"chatml", "Llama 3", "Llama 2", "Gemma"})  # the other marks are words
+CONTROL_TOKENS = frozenset({"chatml", "Llama 3", "Llama 2", "Gemma", "Zephyr"})  # the other marks are words
 _ROLES = {"[inst]": "user", "[/inst]": "assistant", "<<sys>>": "system", "<</sys>>": "user"}
 _ROLES |= {"instruction": "user", "response": "assistant", "function response": "tool"}
 _ENDS = re.compile(
-    r"<\|(?:im_end|eot_id|endoftext|end_of_text|begin_of_text)\|>|</?s>|<(?:end_of_turn|eos|bos)>"
+    r"<\|(?:im_end|eot_id|endoftext|end_of_text|begin_of_text|end)\|>|</?s>|<(?:end_of_turn|eos|bos)>"
 )
+# What a tokenizer may put before all; anything else there, and control tokens are spoken of, not used.
+_BEGIN = re.compile(r"(?:\s|\[gMASK\]|<[^<>\s]{1,40}>)*")
 _CALL = re.compile(r"<functioncall>\s*(\{.*\})", re.DOTALL)
 _QUOTED = re.compile(r"\"arguments\":\s*'(.*)'\s*\}", re.DOTALL)
 
@@ -35,18 +38,24 @@ def name_marks(text: Any) -> str | None:
     """
     if not isinstance(text, str):
         return None
-    several = (name for name, mark in _MARKS.items() if len([*islice(mark.finditer(text), 2)]) > 1)
-    return next(several, None)
+    for name, mark in _MARKS.items():
+        found = [*islice(mark.finditer(text), 2)]
+        bare = name not in CONTROL_TOKENS or _BEGIN.fullmatch(text, 0, found[0].start() if found else 0)
+        if len(found) > 1 and bare:
+            return name
+    return None
 
 
 def read_talk(text: str) -> list[dict[str, Any]]:
-    """Return the messages of a conversation in one text, without its marks and the tokens that end a turn."""
+    """Return the messages of a conversation in one text, without its marks and the tokens that end a turn;
+    what stands before the first is what a system message says."""
     name = name_marks(text)
     if name is None:
         return [{"role": "user", "content": text}]
     marks = list(_MARKS[name].finditer(text))
     ends = [*(mark.start() for mark in marks[1:]), len(text)]
-    messages = []
+    before = "" if name in CONTROL_TOKENS else _ENDS.sub("", text[: marks[0].start()]).strip()
+    messages = [{"role": "system", "content": before}] if before else []
     for mark, end in zip(marks, ends, strict=True):
         role, said = mark[1].lower(), _ENDS.sub("", text[mark.end() : end]).strip()
         if said:
