@@ -16,6 +16,7 @@ from ruamel.yaml import YAML
 
 from assay.core.config.tasks import task_names
 from assay.core.evidence_files import FILES, place_of
+from assay.verify.code import RAN
 from tests import house
 
 PIPELINE = YAML(typ="safe", pure=True).load((house.ROOT / "dvc.yaml").read_text(encoding="utf-8"))
@@ -106,6 +107,10 @@ def test_what_a_stage_imports_lies_in_the_rooms_it_declares(stage: str) -> None:
         assert any(path == room or room in path.parents for path in house.code_of(stage)), (
             f"{stage} imports nothing of {room}"
         )
+
+
+def test_verify_asks_a_lock_for_all_code_that_stages_declare() -> None:
+    assert {room for stage in house.STAGES for room in rooms_declared(stage)} == RAN
 
 
 @pytest.mark.parametrize("stage", COSTLY)

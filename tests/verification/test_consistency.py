@@ -319,6 +319,21 @@ FOUND: list[tuple[str, Tamper, Callable[[Unpacked], LookResult], str]] = [
         lambda p: code.code_equal(p, other_code=True),
         "one code for all stages",
     ),
+    (
+        "code left out of dvc.lock",
+        edit("dvc.lock", "path: src/assay/training\n", "path: src/other\n", 0),
+        lambda p: code.code_equal(p, other_code=True),
+        "src/assay/training",
+    ),
+    *(
+        (
+            f"code at {path}",
+            edit("dvc.lock", "path: src/assay/core\n", f"path: {path}\n"),
+            lambda p: code.code_equal(p, other_code=False),
+            re.escape(path),
+        )
+        for path in ("src/assay//etc", "src/assay/../../../..", "src/assay/./core")
+    ),
 ]
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence, Set
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, distribution
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import assay
 from assay.core.errors import PackageError, RecordError
@@ -19,6 +19,16 @@ from assay.verify.unpacked import FIX, Unpacked
 
 INSTALLED, SHARE = "assay-grpo", "share/assay-grpo"  # as pyproject.toml has them
 BESIDE = ("constraints.txt", "requirements.txt", "pyproject.toml", "LICENSE")
+# What the stages run, as dvc.yaml has it: a dvc.lock that leaves some of it out does not say which it was.
+RAN = frozenset(
+    f"{SOURCE}/{name}"
+    for name in (
+        *("core", "tasks", "dataset", "audit", "audit/contamination.py", "policy", "evaluation", "training"),
+        *("statistics", "evidence", "evidence/claim/plan.py", "pipeline", "stages/fingerprint.py"),
+        *("stages/base.py", "stages/pre_eval.py", "stages/train.py", "stages/control.py"),
+        *("stages/post_eval.py", "stages/render_evidence"),
+    )
+)
 
 
 def code_equal(package: Unpacked, *, other_code: bool) -> LookResult:
@@ -32,9 +42,9 @@ def code_equal(package: Unpacked, *, other_code: bool) -> LookResult:
         told = code_in(package.lock)
     except PackageError as error:
         return LookResult("", [f"dvc.lock, {error.where}: expected {error.expected}, {error.found}"])
+    if lacking := sorted(RAN - told.keys()):
+        return LookResult("", [f"dvc.lock: {len(lacking)} folders of the code not in it, first {lacking[0]}"])
     odd = {path for path, known in told.items() if md5_here(path) != known}
-    if not told:
-        return LookResult("", ["dvc.lock names no code that a stage ran"])
     return _compared(f"{len(told)} folders of the code", odd, [SOURCE], other_code=other_code)
 
 
@@ -42,8 +52,10 @@ def md5_here(path: str) -> str | None:
     """Return the md5 of a folder or file of the code as it is installed here; None where there is none.
 
     Args:
-        path: As dvc.lock has it, below src/assay.
+        path: As dvc.lock has it, below src/assay: one that leads out of it is not followed.
     """
+    if PurePosixPath(path).as_posix() != path or ".." in path.split("/"):
+        return None
     place = Path(assay.__file__).parent / path.removeprefix(f"{SOURCE}/")
     if not place.is_dir():
         return md5_at(place) if place.is_file() else None
