@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from assay.core.storage.json import dumps
 from assay.health import Monitor, examine
 from assay.tools import verify
 from assay.tools.judge.command import JudgeRequest, judge_files
-from assay.verdict import compare, plan, read, report
+from assay.verdict import Results, compare, plan, read, report
 from tests.house import ROOT
 
 _BLOCK = re.compile(r"^(?:<!-- (?P<needs>[^\n]+) -->\n)?```python\n(?P<code>.*?)^```", re.M | re.S)
@@ -116,6 +117,86 @@ def test_what_cannot_be_read_names_the_row_and_the_way() -> None:
     assert list(told.frame["score"]) == [1.0, 0.0]
     with pytest.raises(ConfigError, match="same bounds"):
         compare(told, read(pd.DataFrame({"item": ["a"], "score": [5]}), bounds=(0, 10)))
+
+
+ITEMS = [f"q{n}" for n in range(40)]
+
+
+def scores(every: int, **more: Any) -> pd.DataFrame:
+    return pd.DataFrame({"item": ITEMS, "score": [float(n % every == 0) for n in range(40)], **more})
+
+
+@pytest.mark.parametrize(
+    ("change", "columns"),
+    [
+        (lambda table: table, {}),
+        (lambda table: table.set_index("item"), None),
+        (lambda table: table.set_index("item", drop=False), None),
+        (lambda table: table.assign(draw=0).set_index(["item", "draw"]), None),
+        (lambda table: table.astype({"item": "category", "score": "category"}), None),
+        (lambda table: table.astype({"item": "string", "score": "Int64"}), None),
+        (lambda table: table.assign(score=[Decimal(int(each)) for each in table["score"]]), None),
+        (lambda table: table.assign(score=table["score"].astype(bool)), None),
+        (lambda table: table.set_axis([0, 1], axis=1), {"item": 0, "score": 1}),
+        (lambda table: table.set_axis(["a, score=b", "c"], axis=1), {"item": "a, score=b", "score": "c"}),
+    ],
+)
+def test_a_frame_of_another_form_is_read_as_the_same_results(change: Any, columns: Any) -> None:
+    found = read(change(scores(2)), columns=columns)
+    pd.testing.assert_frame_equal(found.frame, read(scores(2)).frame)
+
+
+def both(**named: Any) -> list[Results]:
+    return [
+        read(scores(every, f1=0.1 * every, acc=[n % every / every for n in range(40)]), **named)
+        for every in (4, 2)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ask", "error", "said"),
+    [
+        (lambda: read(scores(2), bounds=(1, 0)), ConfigError, "LOW,HIGH"),
+        (lambda: read(scores(2), bounds=(0, 0)), ConfigError, "LOW,HIGH"),
+        (lambda: read(scores(2), bounds=(0, float("inf"))), ConfigError, "LOW,HIGH"),
+        (lambda: read(scores(2), draws=0), ConfigError, "at least one draw"),
+        (lambda: read(scores(2), metric="f1", columns={"score": "acc"}), ConfigError, "one score"),
+        (lambda: read(scores(2).set_axis(["score", "score"], axis=1)), DataError, "score twice"),
+        (lambda: compare(*both(), effect=0), ConfigError, "percentage points"),
+        (lambda: compare(*both(), effect=float("nan")), ConfigError, "percentage points"),
+        (lambda: compare(*both(), rivals={3: both()[0]}), ConfigError, "names of their own"),  # type: ignore[dict-item]
+        (lambda: compare(*both(), rivals={"same": both()[0]}), DataError, "those of before"),
+        (lambda: compare(*both(), rivals={"same": both()[1]}), DataError, "those of after"),
+        (lambda: plan(both()[0], effect=101), ConfigError, "percentage points"),
+        (lambda: plan(both()[0], alpha=0.5), ConfigError, "0.1 at most"),
+        (
+            lambda: compare(*both(metric="acc"), plan=plan(both(metric="f1")[0])),
+            ConfigError,
+            "score f1, as pl",
+        ),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_words(ask: Any, error: type[Exception], said: str) -> None:
+    with pytest.raises(error, match=said):
+        ask()
+
+
+def test_bounds_of_any_numbers_are_the_same_bounds() -> None:
+    before = read(scores(4), bounds=[0, 1])  # type: ignore[arg-type]
+    assert compare(before, read(scores(2), bounds=(np.float64(0), np.float64(1)))).gain == 25.0
+
+
+def test_arms_and_scores_are_called_by_their_names() -> None:
+    whole, lost = read(scores(4)), read(scores(2).replace({"score": {1.0: None}}))
+    assert "20 of 40 results after have no score" in compare(whole, lost).record.model_dump_json()
+    before, after = both(metric="f1")[0], both(metric="acc")[1]
+    assert any("f1, those of after from acc" in text for text in compare(before, after).warnings)
+    assert not any("on trust" in text and "acc" in text for text in compare(*both(metric="acc")).warnings)
+
+
+def test_a_plan_keeps_the_score_and_one_rival_by_its_name() -> None:
+    made = plan(both(metric="f1")[0], rivals="silent")
+    assert (made.metric, made.rivals) == ("f1", ("silent",))
 
 
 def test_a_monitor_says_at_the_end_what_the_log_as_a_file_says(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def examine(source: str | Path, *, columns: Mapping[str, str] | None = None) -> 
     Raises:
         DataError: The log cannot be read; says what would have it read.
     """
-    return judge_log(read_foreign(Path(source), _named(columns)))
+    return judge_log(read_foreign(Path(source), Columns.read(columns)))
 
 
 class Monitor:
@@ -37,7 +37,7 @@ class Monitor:
     """
 
     def __init__(self, *, columns: Mapping[str, str] | None = None) -> None:
-        self._columns = _named(columns)
+        self._columns = Columns.read(columns)
         self._raw = RawLog()
         self._known: dict[str, HealthLevel] = {}
         self._judged_at = 0
@@ -79,8 +79,3 @@ class Monitor:
 
     def _size(self) -> int:
         return len(self._raw.rows) + len(self._raw.completions)
-
-
-def _named(columns: Mapping[str, str] | None) -> Columns:
-    pairs = None if columns is None else ",".join(f"{meaning}={name}" for meaning, name in columns.items())
-    return Columns.read(pairs)

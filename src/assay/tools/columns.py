@@ -183,9 +183,9 @@ class Columns:
     )
 
     @classmethod
-    def read(cls, text: str | Columns | None) -> Columns:
-        """Return what --columns says: MEANING=COLUMN,... or a YAML file of them; none where it is not given.
-        What was read already is returned as it is.
+    def read(cls, text: str | Mapping[str, str] | Columns | None) -> Columns:
+        """Return what --columns says: MEANING=COLUMN,..., a YAML file of them, or a mapping; none where it is
+        not given. What was read already is returned as it is.
 
         >>> Columns.read("item=task_id, reward=exact_match,flexible-extract").named
         {'item': 'task_id', 'score': 'exact_match,flexible-extract'}
@@ -196,7 +196,9 @@ class Columns:
         if text is None or isinstance(text, Columns):
             return text or cls()
         fix = f"{OPTION} item=task_id,score=passed or {OPTION} names.yaml; meanings: {', '.join(MEANINGS)}"
-        if os.path.isfile(text):  # also of a folder with `=` in its name; Path refuses what is too long
+        if isinstance(text, Mapping):
+            pairs = list(text.items())
+        elif os.path.isfile(text):  # also of a folder with `=` in its name; Path refuses what is too long
             pairs = list(read_yaml(Path(text), fix=fix).items())
         elif "=" in text:
             pairs = [(each.partition("=")[0], each.partition("=")[2]) for each in _PAIRS.split(text)]
@@ -205,7 +207,7 @@ class Columns:
             raise ConfigError(expected, found=repr(text), where=OPTION, fix=fix)
         named: dict[Meaning, str] = {}
         for word, name in pairs:
-            meaning = _meaning_of(word)
+            meaning = _meaning_of(str(word))
             if meaning is None or meaning in named or not isinstance(name, str) or not name.strip():
                 expected = "each meaning once, with a column"
                 raise ConfigError(expected, found=f"{word}={name}", where=OPTION, fix=fix)
@@ -287,11 +289,10 @@ class Columns:
         """The columns that were named, as the option takes them."""
         return ",".join(f"{meaning}={name}" for meaning, name in self.named.items())
 
-    def chosen(self, row: Mapping[str, Any]) -> str:
-        """Return which columns of a row are read under other names than the documented ones, as the option
-        takes them; "" for none."""
+    def chosen(self, row: Mapping[str, Any]) -> Columns:
+        """Return which columns of a row are read under other names than the documented ones."""
         pairs = [(meaning, names) for meaning, names in self.candidates(row).items() if len(names) == 1]
-        return ",".join(f"{meaning}={names[0]}" for meaning, names in pairs if names[0] != meaning)
+        return Columns({meaning: names[0] for meaning, names in pairs if names[0] != meaning})
 
     def _search(self, head: tuple[str, ...]) -> dict[Meaning, tuple[str, ...]]:
         taken = set(self.named.values())

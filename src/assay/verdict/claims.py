@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from assay.core.errors import ConfigError
 from assay.evidence.claim.claim import Claim as ClaimRecord
-from assay.tools.judge.command import JudgeRequest, judge_arms
+from assay.tools.judge.command import JudgeRequest, judge_arms, refuse_same
 from assay.tools.judge.packing import PACKAGE, pack, write_pages
 from assay.tools.judge.plan import JudgePlan
-from assay.tools.judge.reading import Arm
+from assay.tools.judge.planning import metric_of
+from assay.tools.judge.reading import GIVEN, Arm
 from assay.tools.judge.rows import read_rows
 from assay.tools.judge.sources import Judgement
 from assay.tools.judge.verdict import Judged, heading
@@ -63,21 +65,20 @@ def compare(
         title: Of the report; None: the models' names.
 
     Raises:
-        ConfigError: Bounds or rivals are not those of the plan, or the results have others.
+        ConfigError: Bounds, scores or rivals are not those of the plan, or the results have others.
+        DataError: A rival is one of the two.
     """
-    rivals = rivals or {}
+    rivals = dict(rivals or {})
+    if odd := [name for name in rivals if not isinstance(name, str) or name in ("", "before", "after")]:
+        fix = "rivals={'always B': …}"
+        raise ConfigError("rivals by names of their own", found=repr(odd[0]), where="compare", fix=fix)
     given = {"before": before, "after": after, **rivals}
-    odd = next((name for name, each in given.items() if each.bounds != before.bounds), None)
-    if len(given) != 2 + len(rivals) or odd is not None:
-        found = "a rival called before or after" if odd is None else f"{given[odd].bounds} of {odd}"
-        fix = "read(…, bounds=…) the same for each, and rivals by names of their own"
-        raise ConfigError("the same bounds in all", found=found, where="compare", fix=fix)
+    for name, each in given.items():
+        if each.bounds != before.bounds:
+            found, fix = f"{each.bounds} of {name}", "read(…, bounds=…) the same for each"
+            raise ConfigError("the same bounds in all", found=found, where="compare", fix=fix)
     if plan is not None:
-        wanted = (plan.bounds, plan.rivals)
-        if (before.bounds, tuple(sorted(rivals))) != wanted:
-            found = f"bounds {before.bounds} and rivals {sorted(rivals)}"
-            expected = f"bounds {plan.bounds} and rivals {list(plan.rivals)}, as planned"
-            raise ConfigError(expected, found=found, where="compare", fix="bring what was planned")
+        _refuse_unplanned(given, tuple(sorted(rivals)), plan)
         effect, lower_is_better = plan.smallest_effect_points, plan.lower_is_better
     low, high = before.bounds
     request = JudgeRequest(
@@ -89,6 +90,7 @@ def compare(
     )
     # The verdict may change ids and clusters of rows; those that were read stay.
     arms = {name: _copied(each.arm, name) for name, each in given.items()}
+    refuse_same(arms, {"before", "after"})
     judgement, texts, judged = judge_arms(arms, request, plan=plan)
     record = judged.claim
     difference = record.difference
@@ -125,8 +127,25 @@ def report(claim: Claim, folder: str | Path) -> Path:
     return out / "report.html"
 
 
+def _refuse_unplanned(given: Mapping[str, Results], rivals: tuple[str, ...], plan: JudgePlan) -> None:
+    bounds, fix = given["before"].bounds, "bring what was planned"
+    if (bounds, rivals) != (plan.bounds, plan.rivals):
+        expected = f"bounds {plan.bounds} and rivals {list(plan.rivals)}, as planned"
+        found = f"bounds {bounds} and rivals {list(rivals)}"
+        raise ConfigError(expected, found=found, where="compare", fix=fix)
+    for name, each in given.items():
+        if (metric := metric_of(each.arm.record, each.metric)) != plan.metric:
+            expected = f"the score {plan.metric or 'without a name'}, as planned"
+            raise ConfigError(expected, found=f"{metric} of {name}", where="compare", fix=fix)
+
+
 def _copied(arm: Arm, name: str) -> Arm:
-    record = arm.record.model_copy(update={"name": name})
+    def named(text: str) -> str:
+        return re.sub(rf"\b(the|results?) {GIVEN}\b", lambda found: f"{found[1]} {name}", text, count=1)
+
+    blockers = tuple((named(kind), named(text)) for kind, text in arm.record.blockers)
+    notes = tuple(map(named, arm.record.notes))
+    record = arm.record.model_copy(update={"name": name, "blockers": blockers, "notes": notes})
     return replace(arm, record=record, rows=read_rows(arm.text, name))
 
 

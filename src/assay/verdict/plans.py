@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from assay.tools.judge.plan import JudgePlan, read_plan
 from assay.tools.judge.planning import PlanRequest, make_plan
 from assay.verdict.results import Results
@@ -16,7 +18,7 @@ def plan(
     lower_is_better: bool = False,
     alpha: float = 0.05,
     one_sided: bool = False,
-    rivals: tuple[str, ...] = (),
+    rivals: Sequence[str] = (),
 ) -> JudgePlan:
     """Return a plan on the items of a pilot, with what it can show: `plan.power`.
 
@@ -30,14 +32,16 @@ def plan(
 
     Raises:
         DataError: The pilot is not whole.
+        ConfigError: Effect, level or the rivals' names make no sense.
     """
     low, high = pilot.bounds
     request = PlanRequest(
+        metric=pilot.metric,
         bounds=f"{low!r},{high!r}",
         effect=effect,
         lower=lower_is_better,
         alpha=alpha,
         one_sided=one_sided,
-        rival=rivals,
+        rival=(rivals,) if isinstance(rivals, str) else tuple(rivals),
     )
     return make_plan(request, pilot.arm)

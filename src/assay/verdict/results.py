@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pandas as pd
 
+from assay.core.errors import ConfigError
 from assay.tools.columns import Columns
-from assay.tools.judge.forms import Asked
-from assay.tools.judge.reading import Arm, read_arm, read_frame
+from assay.tools.judge.command import read_asked
+from assay.tools.judge.reading import GIVEN, Arm, read_arm, read_frame
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,7 @@ class Results:
 
     arm: Arm
     bounds: tuple[float, float]
+    metric: str | None  # the score that was named; None: the only one
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -44,7 +46,8 @@ def read(
     """Return results as inspect, lm-eval, lighteval, evalplus, verifiers or a table has them.
 
     Args:
-        source: A file, a folder of files, or a frame with one row a draw of an item.
+        source: A file, a folder of files, or a frame with one row a draw of an item. Levels of its index
+            that have a name are columns.
         metric: The score to read, where there are several.
         columns: Which column is what, such as `{"item": "task_id", "score": "passed"}`; others by
             their known names.
@@ -53,11 +56,15 @@ def read(
 
     Raises:
         DataError: They cannot be read; says where, and what would have them read.
-        ConfigError: A column or bound makes no sense.
+        ConfigError: A column, the bounds or the draws make no sense.
     """
-    pairs = None if columns is None else ",".join(f"{meaning}={name}" for meaning, name in columns.items())
-    named = Columns.read(pairs)
-    asked = Asked(metric or named.named.get("score"), named, bounds)
+    if draws is not None and draws < 1:
+        raise ConfigError("at least one draw", found=str(draws), where="read", fix="draws=1, or None for all")
+    low, high = map(float, bounds)
+    named = None if columns is None else {meaning: str(name) for meaning, name in columns.items()}
+    asked = read_asked(metric, Columns.read(named), f"{low!r},{high!r}")
     if isinstance(source, pd.DataFrame):
-        return Results(read_frame(source, asked, draws), bounds)
-    return Results(read_arm(Path(source), "given", asked, draws), bounds)
+        arm = read_frame(source, asked, draws)
+    else:
+        arm = read_arm(Path(source), GIVEN, asked, draws)
+    return Results(arm, asked.bounds, asked.metric)

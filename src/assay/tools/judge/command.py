@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -185,12 +185,21 @@ def read_arms(paths: Mapping[str, Path], asked: JudgeRequest) -> dict[str, Arm]:
         arms[name] = read_arm(path, name, wanted, asked.draws, beside=beside)
     for columns in dict.fromkeys(arm.columns for arm in arms.values() if arm.columns):
         say(f"columns: {columns}")
-    for name in every.keys() - paths.keys():
-        for arm in paths:
+    refuse_same(arms, set(paths))
+    return arms
+
+
+def refuse_same(arms: Mapping[str, Arm], compared: Set[str]) -> None:
+    """Refuse a rival that is one of the arms that are compared.
+
+    Raises:
+        DataError: Names both.
+    """
+    for name in arms.keys() - compared:
+        for arm in sorted(compared):
             if arms[name].text == arms[arm].text:
                 fix = "bring a player that needs no skill, such as one that always answers the same"
                 raise refuse("a rival with results of its own", f"those of {arm}", f"--rival {name}", fix)
-    return arms
 
 
 def judge_arms(
@@ -209,6 +218,9 @@ def judge_arms(
         level: At which better is said; None: the plan's.
         compared: How many sets of results were compared with before.
         plan: Made beforehand; None: assay's default.
+
+    Raises:
+        AssayError: Scores have no bounds in common, or an option makes no sense.
     """
     from assay.tools.judge.verdict import judge, version_here  # the statistics, which take a second to load
 
@@ -219,7 +231,7 @@ def judge_arms(
         after=after,
         rivals={name: arm.record for name, arm in arms.items() if name not in ("before", "after")},
         bounds=read_bounds(asked.bounds),
-        smallest_effect_points=EFFECT if asked.effect is None else asked.effect,
+        smallest_effect_points=read_effect(asked.effect),
         lower_is_better=bool(asked.lower),
         level=level,
         compared=compared,
@@ -274,6 +286,18 @@ def read_bounds(text: str | None) -> tuple[float, float]:
     if not -1e12 < found[0] < found[1] < 1e12:
         raise ConfigError("LOW,HIGH", found=repr(text), where=f"{WHERE} --bounds", fix="--bounds 0,10")
     return found
+
+
+def read_effect(points: float | None) -> float:
+    """Return the smallest change that matters; the default where none is given.
+
+    Raises:
+        ConfigError: It is no share of the score's bounds.
+    """
+    if points is not None and not 0 < points <= 100:
+        expected = "percentage points above 0, 100 at most"
+        raise ConfigError(expected, found=str(points), where=f"{WHERE} --effect", fix="--effect 10")
+    return EFFECT if points is None else float(points)
 
 
 def _rivals(given: Sequence[str]) -> dict[str, Path]:

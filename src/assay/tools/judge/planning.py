@@ -31,7 +31,7 @@ from assay.statistics.power import (
     suite_of,
 )
 from assay.tools.columns import Columns, Meaning
-from assay.tools.judge.command import EFFECT, read_asked, read_bounds
+from assay.tools.judge.command import EFFECT, read_asked, read_bounds, read_effect
 from assay.tools.judge.forms import item_of
 from assay.tools.judge.lines import csv_rows, json_rows, refuse, whole_text
 from assay.tools.judge.plan import (
@@ -46,10 +46,12 @@ from assay.tools.judge.plan import (
 from assay.tools.judge.plan import planned_said as said_of
 from assay.tools.judge.reading import Arm, read_arm
 from assay.tools.judge.rows import SCORE, JudgedRow, read_rows, short_digest, unite_same
+from assay.tools.judge.sources import ArmRecord
 from assay.tools.judge.verdict import ALPHA
 
 WHERE = "assay plan"
 SIZES, TIMES_DRAWS = (0.5, 1.0, 2.0, 4.0), (1, 2, 4)  # of clusters, and of draws
+MOST_ALPHA = 0.1
 MOST_PLANNED = 10_000_000
 MOST_ITEMS = 10_000  # of which the power is computed; of more it is that of so many, and true power is higher
 
@@ -122,6 +124,9 @@ def make_plan(asked: PlanRequest, pilot: Arm | None) -> JudgePlan:
     Raises:
         AssayError: A list of items cannot be read, or what is asked cannot be planned.
     """
+    if not 0 < asked.alpha <= MOST_ALPHA:
+        expected = f"a level above 0, {MOST_ALPHA:g} at most"
+        raise ConfigError(expected, found=str(asked.alpha), where=f"{WHERE} --alpha", fix="--alpha 0.05")
     rows: list[JudgedRow] = []
     decides, metric, columns = None, asked.metric, dict[Meaning, str]()
     if pilot is not None:
@@ -129,8 +134,7 @@ def make_plan(asked: PlanRequest, pilot: Arm | None) -> JudgePlan:
         columns = {meaning: name for meaning, name in pilot.chosen.items() if meaning != "score"}
         if record.blockers:
             raise refuse("a pilot that is whole", record.blockers[0][1], record.files[0].name)
-        # Whoever names a score wants it judged: where a success decides, none is named.
-        metric = asked.metric or (None if record.has_success else record.files[0].metric)
+        metric = metric_of(record, asked.metric)
         decides = "success" if record.has_success or all(row.share in (0.0, 1.0) for row in rows) else SCORE
     if not all(asked.rival) or len({*asked.rival, "before", "after"}) < len(asked.rival) + 2:
         found = ", ".join(map(repr, asked.rival))
@@ -153,11 +157,17 @@ def make_plan(asked: PlanRequest, pilot: Arm | None) -> JudgePlan:
         draws=draws,
         alpha=asked.alpha,
         sided="one-sided" if asked.one_sided else "two-sided",
-        smallest_effect_points=asked.effect,
+        smallest_effect_points=read_effect(asked.effect),
         rivals=tuple(sorted(asked.rival)),
         items=items,
         power=_power(known, items, draws, level, asked),
     )
+
+
+def metric_of(record: ArmRecord, named: str | None) -> str | None:
+    """Return the score that a plan of such results names, where somebody named one, or it has a name of its
+    own and no success decides."""
+    return named or (None if record.has_success else record.files[0].metric)
 
 
 def _items(asked: PlanRequest, rows: Sequence[JudgedRow]) -> PlannedItems:

@@ -39,6 +39,7 @@ PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 
 
 TABLES: tuple[Form, ...] = ("table", "evalplus samples")
+GIVEN = "given"  # the name of results that no comparison has named yet
 EPISODES = "episodes.jsonl"  # of a folder that evaluate or grade wrote
 
 
@@ -81,15 +82,21 @@ def read_arm(path: Path, name: str, asked: Asked, draws: int | None, *, beside: 
 
 
 def read_frame(frame: pd.DataFrame, asked: Asked, draws: int | None) -> Arm:
-    """Return the results in a data frame, one row a draw of an item; arguments as of `read_arm`.
+    """Return the results in a data frame, one row a draw of an item; arguments as of `read_arm`. Levels of
+    its index that have a name are columns.
 
     Raises:
-        DataError: A row cannot be read.
+        DataError: A row cannot be read, or two columns have one name.
     """
+    named = (name for name in frame.index.names if name is not None)
+    frame = frame.reset_index([name for name in named if name not in frame.columns])
+    if not frame.columns.is_unique:
+        twice = list_names(frame.columns[frame.columns.duplicated()])
+        raise refuse("columns of different names", f"{twice} twice", "the frame", "rename one of them")
     text = frame.to_csv(index=False).encode("utf-8", "surrogatepass")
     plain = frame.astype(object).where(frame.notna(), None).to_dict("records")
     rows = ((f"row {k}", {str(name): value for name, value in row.items()}) for k, row in enumerate(plain))
-    reader = _ArmReader("given", asked)
+    reader = _ArmReader(GIVEN, asked)
     source = reader.read_table(rows, len(text), sha256_bytes(text))
     return reader.finish("the frame", (source,), draws)
 
@@ -242,11 +249,10 @@ class _ArmReader:
             head = {name: each for name, each in head.items() if name not in self._passed_over(head)}
             columns = Columns({**columns.named, "score": self._asked.metric})
         told, unsure = columns.chosen(head), columns.unsure(head)
-        both = [told] * bool(told) + [f"not read: {unsure}, which {OPTION} says"] * bool(unsure)
+        both = [told.listed] * bool(told.named) + [f"not read: {unsure}, which {OPTION} says"] * bool(unsure)
         self._columns = self._columns or "; ".join(both)
-        named = Columns.read(told or None).named
-        self._chosen = self._chosen or {**named, **columns.named}
-        return named.get("score") or named.get("success")
+        self._chosen = self._chosen or {**told.named, **columns.named}
+        return told.named.get("score") or told.named.get("success")
 
     def _passed_over(self, head: Row) -> tuple[str, ...]:
         columns = self._asked.columns

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, Literal
 
 from pydantic import Field
@@ -137,6 +138,8 @@ def number_of(value: Any, where: str, what: str = "score") -> float | None:
             number = float(plain) / (100 if percent else 1) if decimal else math.nan
         except ValueError:
             number = WORDS.get(text.casefold(), math.nan)
+    elif isinstance(value, Decimal):
+        number = float(value)
     elif isinstance(value, bool | int | float):
         number = float(value) if abs(value) < 1e300 else math.inf
     if not math.isfinite(number):

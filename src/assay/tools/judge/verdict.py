@@ -34,7 +34,7 @@ from assay.tools.judge.rows import (
     unite_same,
     warnings,
 )
-from assay.tools.judge.sources import Judgement
+from assay.tools.judge.sources import ArmRecord, Judgement
 
 # More independent items than these are put together at random into so many groups: the test then costs what
 # these cost, and its interval is wider by about a fortieth of a point.
@@ -103,7 +103,7 @@ def judge(told: Judgement, arms: Mapping[str, list[JudgedRow]]) -> Judged:
         notes += warnings(before, rows, name)
     for record in records.values():
         notes += record.notes
-    notes += _settings_said(told)
+    notes += _settings_said(told) + _columns_said(records)
     cluster_name = "independent items" if all(row.cluster == row.item_id for row in before) else "clusters"
     everyone = [before, after, *rivals.values()]
     if same := unite_same(before, everyone[1:]):
@@ -177,6 +177,19 @@ def _settings_said(told: Judgement) -> list[str]:
         f"{name} {settings[0].get(name, 'not set')} and {settings[1].get(name, 'not set')}" for name in odd
     )
     return [f"The arms were decoded differently: {each}. What that does is part of the difference."]
+
+
+def _columns_said(records: Mapping[str, ArmRecord]) -> list[str]:
+    """Return which arms were read from a score of another name than before, where both have names."""
+    names = {
+        arm: sorted({file.metric for file in each.files if file.metric}) for arm, each in records.items()
+    }
+    return [
+        f"Results before were read from {', '.join(names['before'])}, those of {arm} from {', '.join(other)}:"
+        " that both measure the same is taken on trust."
+        for arm, other in names.items()
+        if names["before"] and other and other != names["before"]
+    ]
 
 
 def _departures(told: Judgement, before: Sequence[JudgedRow], primary: str) -> list[tuple[str, str]]:
