@@ -249,6 +249,8 @@ def test_each_of_several_outputs_of_vllm_is_a_draw_of_its_prompt() -> None:
         ("\0Who?", 0, ("text 0",), (False,), (0,)),
         ("\0Who?", 1, ("text 1",), (True,), (1,)),
     ]
+    found = numbered([("line 1", {"id": "a", "completion": "z", "outputs": ["x", "y"]})], "mine.jsonl")[1]
+    assert [each.completions for each in found] == [("z",)], "outputs of tests, as data of programs have them"
     found = numbered([("line 1", {"id": "a", "outputs": ["x", "y"]})], "mine.jsonl")[1]
     assert [(each.draw, each.completions) for each in found] == [(0, ("x",)), (1, ("y",))]
 

@@ -15,6 +15,7 @@ import pytest
 from assay.core.errors import DataError
 from assay.tools.columns import Columns
 from assay.tools.foreign_logs.command import judge_log
+from assay.tools.foreign_logs.console_logs import read_printed
 from assay.tools.foreign_logs.reading import read_foreign
 from assay.tools.foreign_logs.records import JudgedLog
 
@@ -105,6 +106,10 @@ SHAPES: Mapping[str, tuple[str, Callable[[list[Row]], str]]] = {
         lambda made: table(made, "\t", lambda cell: str(cell).replace(".", ",")),
     ),
     "Stable-Baselines3, printed": ("train.log", as_baselines),
+    "Stable-Baselines3, cells alone": (
+        "train.log",
+        lambda made: re.sub(r"^-+\n", "", as_baselines(made), flags=re.MULTILINE),
+    ),
     "Stable-Baselines3, progress.csv": (
         "progress.csv",
         lambda made: table([{OF_BASELINES[name]: value for name, value in row.items()} for row in made]),
@@ -217,6 +222,12 @@ def test_a_table_without_steps_is_told_the_one_thing_to_do(
     if "=" in fix:
         (columns,) = re.findall(r"step=[^ ]*\w|step=#", fix)
         assert judged(tmp_path / name, text, columns).steps == (1, 2)
+
+
+@pytest.mark.parametrize("step", ["nan", "inf", "abc", "1e999", "-3"])
+def test_a_printed_table_whose_step_is_none_is_counted(step: str) -> None:
+    told = as_baselines([{"step": step, "reward": 0.5, "kl": 0.1, "loss": 0.2, "grad_norm": 0.3}])
+    assert [row["step"] for row in read_printed(told.splitlines(keepends=True))] == [1]
 
 
 def test_lines_of_an_evaluation_are_no_steps_of_the_training(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from assay.core.errors import DataError
-from assay.tools.columns import is_cut_off, look_up
+from assay.tools.columns import NAMES, is_cut_off, look_up
 
 IDS = ("custom_id", "key")
 _MESSAGES = ("response.body.choices.0.message", "result.message", "response.candidates.0.content")
@@ -33,6 +33,7 @@ _TOKENS = (
     "response.body.usage.output_tokens",
     "response.usageMetadata.candidatesTokenCount",
 )
+_COMPLETIONS = frozenset({*NAMES["completion"], "completions", "messages", "turns"})
 _MODELS = ("response.body.model", "result.message.model", "response.modelVersion")
 _ERRORS = (
     *("error.message", "error.code", "error", "response.body.error.message", "result.error.error.message"),
@@ -87,7 +88,7 @@ def spread_answers(where: str, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
     Raises:
         DataError: It is a piece of an answer that was streamed.
     """
-    outputs = row.get("outputs")
+    outputs = row.get("outputs") if _COMPLETIONS.isdisjoint(row) else None
     if isinstance(outputs, list) and outputs and all(_is_output(each) for each in outputs):
         rest = {name: value for name, value in row.items() if name != "outputs"}
         for k, each in enumerate(outputs):

@@ -12,6 +12,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
+from assay.tools.columns import read_step
 from assay.tools.foreign_logs.means import is_known
 
 LONGEST = 20_000  # characters of a line that is looked at
@@ -53,12 +54,15 @@ def read_printed(lines: Iterable[str]) -> list[Row]:
             piece = piece.strip("\n")[:LONGEST]
             if match := _CELLS.match(piece.strip()):
                 above = match["name"] if not match["value"] else above if "/" in above else ""
+                name = f"{above}{match['name']}"
+                if name in table:  # the next one, of which nothing but the cells was kept
+                    rows.append(_of_table(table))
+                    table = Row()
                 if match["value"]:
-                    table[f"{above}{match['name']}"] = match["value"]
+                    table[name] = match["value"]
                 continue
             if table:
-                step = next((table[name] for name in STEPS_OF_TABLE if name in table), None)
-                rows.append(({} if step is None else {"step": int(float(step))}) | table)
+                rows.append(_of_table(table))
                 table, above = Row(), ""
             if match := _HEADING.search(piece):
                 heading = {"step": int(match[1])}
@@ -71,6 +75,9 @@ def read_printed(lines: Iterable[str]) -> list[Row]:
                     totals[found[1]] += 1
                 else:
                     rows.append(found)
+    last = _of_table(table)
+    if "step" in last or (last and not rows):  # of one that is cut off the step may lack
+        rows.append(last)
     if totals:
         most = totals.most_common(1)[0][0]
         for before, done, total in bars:
@@ -78,6 +85,12 @@ def read_printed(lines: Iterable[str]) -> list[Row]:
                 after.setdefault(before - 1, done)
     _count_steps(rows, after)
     return [row for row in rows if len(row) > 1]
+
+
+def _of_table(cells: Row) -> Row:
+    steps = (read_step(cells.get(name)) for name in STEPS_OF_TABLE)
+    step = next((each for each in steps if each is not None), None)
+    return cells if step is None else {"step": step} | cells
 
 
 def _pieces(line: str) -> Iterator[tuple[int, Row | tuple[int, int]]]:
