@@ -21,7 +21,9 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Files:
     return designs.honest_judgement(tmp_path_factory.mktemp("honest"))
 
 
-@pytest.mark.parametrize("name", FOUND)
+@pytest.mark.parametrize(
+    "name", [name if k == 0 else pytest.param(name, marks=pytest.mark.long) for k, name in enumerate(FOUND)]
+)
 def test_what_the_rows_deny_or_no_file_can_have_held_is_found(
     name: str, honest: Files, tmp_path: Path
 ) -> None:

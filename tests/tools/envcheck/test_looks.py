@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from assay.core.errors import ConfigError
-from assay.tools.envcheck import evidence, pay, records, repetition, teaching
+from assay.tools.envcheck import evidence, pay, records, repetition, teaching, watching
 from assay.tools.envcheck.case import Case
 from assay.tools.envcheck.code_texts import almost_matching, matching
 from assay.tools.envcheck.command import examine
@@ -20,7 +20,7 @@ from assay.tools.envcheck.evidence import CHECKS, OUT_OF_TIME, Evidence, spent
 from assay.tools.findings import Deadline, Finding
 from assay.tools.own_data.audit import project_for
 from tests import own_data
-from tests.tools.envcheck.broken import DEEPER, MORE, PLAIN, TURNS, WALK, reward
+from tests.tools.envcheck.broken import DEEPER, MORE, PLAIN, TURNS, WALK, paid, reward
 from tests.tools.envcheck.making import Made, number, sums
 from tests.tools.envcheck.sound import SOUND, chat
 
@@ -206,6 +206,7 @@ def test_looks_for_which_there_is_no_time_say_so(tmp_path: Path) -> None:
 
 
 def test_of_the_patterns_in_the_code_texts_are_made_that_match_and_that_all_but_match() -> None:
+    assert [len(text) for text in matching([r"a{4000000000}", r"(?:ab{1000000}){9}"])] == [200, 200]
     patterns = [r"^Step \d+: \w+ => ", r"<answer>(.*?)</answer>", r"[^\s\d]{2}(?:x|y)z?", "(?>ab)+c"]
     for pattern, text in zip(patterns, matching(patterns), strict=True):
         assert re.search(pattern, text), (pattern, text)
@@ -213,6 +214,17 @@ def test_of_the_patterns_in_the_code_texts_are_made_that_match_and_that_all_but_
         "a" * 40 + "!",
         "$" + "1" * 40 + "!",
     ]
+
+
+@pytest.mark.parametrize(("code", "level"), [("NONE = float('nan')", "ok"), ("CALLS = [0]", "warning")])
+def test_what_counts_its_calls_is_named_and_a_number_that_is_none_is_not(
+    code: str, level: str, tmp_path: Path
+) -> None:
+    counting = "CALLS.__setitem__(0, CALLS[0] + 1) or " if level == "warning" else ""
+    made = Made("numbers beside", paid(f"{counting}float(c.strip() == a)", code))
+    seen = seen_of(made, tmp_path)
+    found = watching.global_state(seen, repetition.scripts_of(seen))
+    assert found.level == level, found.found
 
 
 def test_an_answer_is_written_as_the_expression_finds_it_in_any_of_the_usual_frames() -> None:

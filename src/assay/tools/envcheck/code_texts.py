@@ -81,7 +81,7 @@ def _written(parsed: Any, pumped: list[str], before: str = "", *, inner: bool = 
             once = _written(value[2], [], inner=True)
             if not inner and value[1] > PUMPED:
                 pumped.append(f"{before}{found}{once * PUMPED}!")
-            found += once * max(1, value[0])
+            found += once * min(LONGEST, max(1, value[0]))
     return found[:LONGEST]
 
 

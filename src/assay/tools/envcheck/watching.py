@@ -197,7 +197,12 @@ def global_state(seen: Evidence, scripts: Sequence[Script]) -> Finding:
             f"it writes {shown(sorted(written)[0])}", "write no files: calls run side by side"
         )
     now = _module_state(folder_of(seen.case))
-    if counting := [name for name, value in numbers.items() if now.get(name, value) != value]:
+    counting = [
+        name
+        for name, value in numbers.items()
+        if now.get(name, value) is not value and now[name] != value  # a constant NaN is not itself
+    ]
+    if counting:
         return look.warning(f"changed from call to call: {', '.join(counting)}", fix)
     if out.getvalue():
         return look.warning(
