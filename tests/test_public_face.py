@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -17,7 +18,8 @@ import pytest
 
 from assay.core.errors import ConfigError, DataError
 from assay.core.storage.json import dumps
-from assay.health import Monitor, examine
+from assay.health import HealthCallback, Monitor, examine
+from assay.health.callback import HealthWarning
 from assay.tools import verify
 from assay.tools.judge.command import JudgeRequest, judge_files
 from assay.verdict import Results, compare, plan, read, report
@@ -210,6 +212,138 @@ def test_a_monitor_says_at_the_end_what_the_log_as_a_file_says(tmp_path: Path) -
     assert 30 < rang["kl"] < 50 and monitor.new_alarms() == []
 
 
+def kl_that_jumps(number: Any = float) -> list[dict[str, Any]]:
+    return [{"step": n, "reward": number(0.02 * n), "kl": number(0.01 if n < 30 else 9.0)} for n in range(60)]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        kl_that_jumps()[::-1],
+        kl_that_jumps() * 2,
+        kl_that_jumps(np.float32),
+        kl_that_jumps(np.array),
+        [{**row, "step": np.int64(row["step"])} for row in kl_that_jumps()],
+    ],
+)
+def test_neither_the_order_of_rows_nor_the_kind_of_numbers_changes_what_rings(
+    rows: list[dict[str, Any]],
+) -> None:
+    monitor, stepped = Monitor(), Monitor()
+    for row in rows:
+        monitor.add(row)
+        stepped.add({name: value for name, value in row.items() if name != "step"}, row["step"])
+    for each in (monitor, stepped):
+        (alarm,) = each.new_alarms()
+        assert (alarm.rule, alarm.level, alarm.since) == ("kl", "RED", 32)
+
+
+@pytest.mark.parametrize("step", [None, -1, 1.5, float("nan"), "soon"])
+def test_means_without_a_step_are_refused_and_what_follows_is_read(step: Any) -> None:
+    monitor = Monitor(columns={})
+    with pytest.raises(DataError, match="no step"):
+        monitor.add({"reward": 1.0} | ({} if step is None else {"step": step}))
+    monitor.add({"reward": 1.0}, 3)
+    health = monitor.health()
+    assert health is not None and health.steps == (3, 3)
+
+
+def trained(folder: Any, callback: Any, logs: list[dict[str, Any]], resumed: int = 0) -> Any:
+    """Log as a trainer of transformers does; return what it is asked for afterwards."""
+    from transformers import TrainerControl, TrainerState, TrainingArguments
+
+    arguments = TrainingArguments(output_dir=str(folder), report_to=[], use_cpu=True)
+    arguments.output_dir = folder and str(folder)
+    state, control = TrainerState(is_world_process_zero=True, global_step=resumed), TrainerControl()
+    callback.on_train_begin(arguments, state, control)
+    for each in logs:
+        state.global_step += 1
+        callback.on_step_end(arguments, state, control)
+        callback.on_log(arguments, state, control, logs=each)
+    callback.on_train_end(arguments, state, control)
+    return control
+
+
+NAN_AT_END = [{"reward": 0.1, "loss": float("nan") if n > 8 else 0.1, "grad_norm": 1.0} for n in range(12)]
+
+
+def test_a_training_is_stopped_at_the_level_that_was_asked_for() -> None:
+    with pytest.raises(ConfigError, match="AMBER, RED"):
+        HealthCallback(stop_at="red")  # type: ignore[arg-type]
+    with pytest.warns(HealthWarning, match="RED since step 10, non_finite"):
+        assert trained(None, HealthCallback(stop_at="RED"), NAN_AT_END).should_training_stop
+    with pytest.warns(HealthWarning):
+        assert not trained(None, HealthCallback(), NAN_AT_END).should_training_stop
+
+
+def test_a_log_that_says_nothing_is_called_not_measured() -> None:
+    with pytest.warns(HealthWarning, match="NOT MEASURED: nothing that was logged can be read"):
+        trained(None, HealthCallback(), [{"learning_rate": 0.1}] * 3)
+    with pytest.warns(HealthWarning, match="NOT MEASURED: too short"):
+        trained(None, HealthCallback(), [{"reward": 0.1, "step": float("nan")}] * 3)
+
+
+def test_completions_of_an_earlier_training_are_read_only_where_it_is_taken_up_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "completions").mkdir()
+    rows = [{"step": 1, "prompt": "which", "completion": f"plum {n}", "reward": 0.5} for n in range(8)]
+    path = tmp_path / "completions/completions_00001.parquet"
+    pd.DataFrame(rows).to_parquet(path)
+    os.utime(path, (0, 0))
+    monkeypatch.chdir(tmp_path)
+    for folder, resumed, n in ((tmp_path, 0, 0), (tmp_path, 1, 8), (None, 1, 0)):
+        callback = HealthCallback()
+        with pytest.warns(HealthWarning):
+            trained(folder, callback, [{"reward": 0.1}] * 3, resumed)
+        health = callback.monitor.health()
+        assert health is not None and health.completions == n
+
+
+@pytest.mark.long
+def test_all_processes_stop_where_the_first_one_asks_for_it(tmp_path: Path) -> None:
+    script = tmp_path / "two.py"
+    script.write_text(
+        """import os, warnings
+warnings.simplefilter("ignore")
+from accelerate import PartialState
+from transformers import TrainerControl, TrainerState, TrainingArguments
+from assay.health import HealthCallback
+PartialState(cpu=True)
+first = os.environ["RANK"] == "0"
+arguments = TrainingArguments(output_dir=".", report_to=[], use_cpu=True)
+callback, control = HealthCallback(stop_at="RED"), TrainerControl()
+for step in range(1, 13):
+    state = TrainerState(is_world_process_zero=first, global_step=step)
+    callback.on_step_end(arguments, state, control)
+    if control.should_training_stop:
+        break
+    loss = float("nan") if step > 8 else 0.1
+    callback.on_log(arguments, state, control, logs={"reward": 0.1, "loss": loss})
+print(f"process {os.environ['RANK']} of {arguments.world_size} stopped at {step}", flush=True)
+""",
+        encoding="utf-8",
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node=2",
+        "--standalone",
+        str(script),
+    ]
+    found = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
+        timeout=300,
+    )
+    said = re.findall(r"process \d of 2 stopped at (\d+)", found.stdout)
+    assert len(said) == 2 and said[0] == said[1] and 9 < int(said[0]) < 12, found.stdout + found.stderr
+
+
 def test_nothing_logged_is_no_health_yet() -> None:
     monitor = Monitor()
     assert monitor.health() is None and monitor.new_alarms() == []
@@ -258,8 +392,6 @@ def test_a_model_plays_without_a_project_and_repeats_itself(
 def test_a_plain_trainer_of_trl_warns_of_what_goes_wrong(small: tuple[Any, Any], tmp_path: Path) -> None:
     from datasets import Dataset
     from trl import GRPOConfig  # type: ignore[attr-defined]
-
-    from assay.health.callback import HealthWarning
 
     calls = iter(range(10**6))
 

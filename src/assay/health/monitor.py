@@ -10,6 +10,7 @@ from assay.core.errors import DataError
 from assay.core.records import HEALTH_LEVELS, HealthLevel
 from assay.tools.columns import Columns
 from assay.tools.foreign_logs.command import judge_log
+from assay.tools.foreign_logs.means import read_means
 from assay.tools.foreign_logs.reading import RawLog, make_log, read_foreign, read_record
 from assay.tools.foreign_logs.records import JudgedLog, LogFinding
 
@@ -45,11 +46,24 @@ class Monitor:
     def add(self, record: Mapping[str, Any], step: int | None = None) -> None:
         """Take up the means of a step, or one completion with its reward.
 
+        Args:
+            record: Values by name; numbers may be those of numpy or torch.
+            step: Of the record, where it does not say it itself.
+
         Raises:
-            DataError: A completion has no step, and none is given.
+            DataError: The record has no step that is a whole number, and none is given.
         """
-        told = record if step is None or "step" in record else {"step": step, **record}
-        read_record(told, step, f"record {self._size() + 1}", self._columns, self._raw)
+        step = _as_plain(step)
+        told = {} if step is None else {"step": step}
+        told |= {name: _as_plain(value) for name, value in record.items()}
+        where, rows = f"record {self._size() + 1}", self._raw.rows
+        n = len(rows)
+        read_record(told, step, where, self._columns, self._raw)
+        try:
+            read_means(rows[n:], self._columns, where)
+        except DataError:
+            del rows[n:]  # later ones can still be read
+            raise
 
     def health(self) -> JudgedLog | None:
         """Return what all rules say of the log so far; None while nothing in it can be read."""
@@ -79,3 +93,8 @@ class Monitor:
 
     def _size(self) -> int:
         return len(self._raw.rows) + len(self._raw.completions)
+
+
+def _as_plain(value: Any) -> Any:
+    """Return a scalar of numpy or torch as a plain number; all else as it is."""
+    return value.item() if getattr(value, "ndim", None) == 0 else value

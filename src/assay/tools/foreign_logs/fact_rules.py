@@ -58,7 +58,7 @@ def read_non_finite(log: ForeignLog) -> Read:
 def _steps_by_signal(log: ForeignLog) -> dict[str, list[int]]:
     """Return by signal the steps at which it is a number, in order."""
     found: dict[str, list[int]] = {}
-    for row in log.rows:
+    for row in sorted(log.rows, key=lambda row: row["step"]):  # a log may be written backwards, or go back
         for signal in row:
             found.setdefault(signal, []).append(int(row["step"]))
     found.pop("step", None)
