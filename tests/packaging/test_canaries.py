@@ -14,14 +14,13 @@ import pytest
 from assay.core import evidence_files
 from assay.core.errors import PackageError
 from assay.package.archive import write_tar
-from assay.package.layout import VERIFIER
 from assay.package.parity import MergeComparison, Parity
 from assay.package.secrets.known import KnownSecret, MachineFacts, known_secrets, this_machine
 from assay.package.secrets.search import cleared, scan
 from assay.pipeline.heldout_ledger import NOTHING
 from assay.pipeline.project import Project
 from assay.stages import package
-from assay.stages.package import READS, SOURCE_OF_VERIFIER
+from assay.stages.package import READS
 from assay.stages.package.pages import BEFORE
 from tests.packaging.canaries import (
     CHANNELS,
@@ -107,11 +106,10 @@ def test_what_the_machine_knows_is_found_in_every_channel_and_spelling(machine: 
 def refused_or_absent(pack: Pack, project: Path, file: str, secret: str) -> str:
     """Pack a project with a planted secret: it is refused with the file named, or the secret is nowhere in
     the tar."""
-    packed = VERIFIER if file == SOURCE_OF_VERIFIER else file
     try:
         tar = pack(project)
     except PackageError as error:
-        assert "no secrets" in str(error) and packed in str(error), (
+        assert "no secrets" in str(error) and file in str(error), (
             f"{file} is not named as what holds a secret"
         )
         assert secret not in str(error), "the secret is shown"
@@ -164,10 +162,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
         own = [ROOT / entry / name for name in unkept]
         for path in own or (sorted((ROOT / entry).rglob("*")) if (ROOT / entry).is_dir() else [ROOT / entry]):
             name = path.relative_to(ROOT)
-            left_out = name.parts[0] == "models" or (
-                name.parts[0] == "src" and name.as_posix() != SOURCE_OF_VERIFIER
-            )
-            if left_out or path.suffix == ".svg" or path.is_dir():
+            if name.parts[0] in ("models", "src") or path.suffix == ".svg" or path.is_dir():
                 continue
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             content = (
@@ -279,7 +274,6 @@ FILES: dict[str, Callable[[bytes, str], bytes]] = {
     "params.yaml": lambda old, text: old.replace(
         b"waivers: []", f"waivers: [{{file: params.yaml, kind: none, reason: {json.dumps(text)}}}]".encode()
     ),
-    "src/assay/package/verify.py": lambda old, text: old + f"\n# {text!r}\n".encode(),
     "evidence/observed/run_log.jsonl": lambda old, text: old + json.dumps({"event": text}).encode() + b"\n",
 }
 

@@ -18,6 +18,7 @@ from assay.core.storage.json import dumps, write_json
 from assay.core.storage.locks import hold
 from assay.core.storage.yaml import read_yaml, yaml_text
 from assay.dataset.external import WholeFacts, read_training, whole_of
+from assay.package import verify
 from assay.package.archive import sealed, write_gz, write_tar
 from assay.package.layout import (
     ADAPTER,
@@ -60,7 +61,6 @@ READS = (
 )
 WRITES = ("dist",)
 PARAMS = "params.yaml"
-SOURCE_OF_VERIFIER = "src/assay/package/verify.py"
 
 
 def run(project: Project) -> None:
@@ -143,7 +143,7 @@ def members_of(project: Project, parity: Parity | None) -> Mapping[str, bytes | 
     members |= {} if parity is None else {PARITY: (dumps(parity) + "\n").encode()}
     if params.evaluation.open:
         members[OPENINGS] = (dumps(ledger_of(project)) + "\n").encode()
-    members[VERIFIER] = read_text(root / SOURCE_OF_VERIFIER, fix="git checkout -- src").encode()
+    members[VERIFIER] = read_bytes(Path(verify.__file__), fix="git checkout -- src")
     told = told_of(project) if project.recorded is None else read_bytes(root / TOLD, fix=fix)
     members |= {} if told is None else {TOLD: told}
     whole = members | documents(project, members)

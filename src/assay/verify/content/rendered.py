@@ -17,7 +17,7 @@ from assay.core.records import TRAINING_LOG_COLUMNS
 from assay.core.storage.files import write_bytes
 from assay.core.storage.json import read_record, write_jsonl
 from assay.core.storage.untrusted import listing
-from assay.package.layout import ADAPTER, BASE, CARD, PARITY, PROVENANCE, SUMS
+from assay.package.layout import ADAPTER, BASE, CARD, PARITY, PROVENANCE, SUMS, VERIFIER
 from assay.package.parity import Parity
 from assay.pipeline.live_log import Tables
 from assay.pipeline.project import Project
@@ -124,7 +124,7 @@ def files_again(
             f"{', '.join(sorted(made))} written again; every other of the {len(expected)} files is one of the"
             " run's"
         )
-        seen = compare(root, work, made, said=said, pages=(CARD, PROVENANCE) if other_code else ())
+        seen = compare(root, work, made, said=said, pages=(CARD, PROVENANCE, VERIFIER) if other_code else ())
         return LookResult("", wrong) if wrong else seen
 
     return partial(looked, "V1", "data", data), partial(looked, "V1", "documents", documents)
