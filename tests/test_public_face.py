@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from assay.core.errors import ConfigError, DataError
+from assay.core.errors import ConfigError, DataError, EnvironmentLost, TaskError
 from assay.core.storage.json import dumps
 from assay.health import HealthCallback, Monitor, examine
 from assay.health.callback import HealthWarning
@@ -385,6 +385,63 @@ def test_a_model_plays_without_a_project_and_repeats_itself(
 
     (one,) = play(Engine(*small, max_new_tokens=2), Twice, [{"prompt": "plum"}], parts=["short"])
     assert len(one.turns) == 2 and one.success and one.reward == 2.0
+
+
+PLUM = {"prompt": "plum?", "answer": "plum"}
+
+
+def paid(completions: list[str], **columns: Any) -> list[float]:
+    return [1.0] * len(completions)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "said"),
+    [
+        ({"max_new_tokens": 0}, ConfigError, "Engine, max_new_tokens"),
+        ({"batch_size": 0}, ConfigError, "Engine, batch_size"),
+        ({"temperature": -1.0}, ConfigError, "Engine, temperature"),
+        ({"temperature": float("nan")}, ConfigError, "Engine, temperature"),
+        ({"backend": "fast"}, ConfigError, "cached or lean"),
+        ({"draws": 0}, ConfigError, "at least one draw"),
+        ({"environment": 3}, ConfigError, "or a reward function"),
+        ({"environment": dict}, ConfigError, "or a reward function"),
+        ({"examples": [{"question": "plum?"}]}, TaskError, "prompt"),
+        ({"examples": [PLUM, PLUM]}, TaskError, "example 1: .*that of example 0 again"),
+        ({"examples": [PLUM | {"id": 1}, {"prompt": "reed?", "id": "1"}]}, TaskError, "an id of its own"),
+        ({"examples": [PLUM | {"x": float("nan")}]}, TaskError, "what JSON can hold"),
+        ({"examples": [PLUM | {"x": np.float32(1)}]}, TaskError, "what JSON can hold"),
+        ({"environment": lambda completions, **columns: 1 / 0}, TaskError, "ZeroDivisionError"),
+        ({"environment": lambda completions, **columns: None}, TaskError, "NoneType"),
+        ({"environment": lambda completions, **columns: [1.0, 1.0]}, TaskError, "2 numbers for 1"),
+        ({"environment": lambda completions, **columns: [float("nan")]}, TaskError, "no finite number"),
+        ({"environment": lambda completions, **columns: [None]}, EnvironmentLost, "reward is None"),
+    ],
+)
+def test_what_cannot_be_played_is_refused_in_words(
+    small: tuple[Any, Any], given: dict[str, Any], error: type[Exception], said: str
+) -> None:
+    from assay.rollout import Engine, play
+
+    asked = {"environment": paid, "examples": [PLUM], "max_new_tokens": 2} | given
+    environment, examples, draws = asked.pop("environment"), asked.pop("examples"), asked.pop("draws", 1)
+    with pytest.raises(error, match=said):
+        play(Engine(*small, **asked), environment, examples, draws=draws)
+
+
+def test_a_model_that_is_being_trained_plays_without_dropout_and_goes_on_training(
+    small: tuple[Any, Any],
+) -> None:
+    from assay.rollout import Engine, play
+
+    model, tokenizer = small
+    for layer in model.model.layers:
+        layer.self_attn.attention_dropout = 0.9
+    engine = Engine(model, tokenizer, max_new_tokens=8)
+    model.eval()
+    resting = play(engine, paid, [PLUM], draws=4)
+    model.train()
+    assert play(engine, paid, [PLUM], draws=4) == resting
+    assert model.training
 
 
 @pytest.mark.long

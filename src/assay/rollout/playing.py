@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import pandas as pd
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from assay.core.decoding import Backend, Decoding
+from assay.core.errors import ConfigError, TaskError
 from assay.core.records import Episode
+from assay.core.storage.json import digest
 from assay.dataset.suite import Suite
 from assay.evaluation.measure import measure
 from assay.policy.model import Policy
@@ -19,6 +22,7 @@ from assay.tasks.own.api import Environment
 from assay.tasks.own.isolation.inline import Inline
 from assay.tasks.own.loading import RewardFunction
 from assay.tasks.own.task import OwnTask
+from assay.tasks.protocol import Item
 from assay.tasks.settings.own import OwnTask as OwnSettings
 from assay.tasks.settings.own import Success
 
@@ -37,6 +41,9 @@ class Engine:
         temperature: 0 is greedy.
         batch_size: Conversations held at once: speed and memory, not results.
         backend: `cached` plays every model; `lean` is faster on CPU for the architectures that it knows.
+
+    Raises:
+        ConfigError: A number or the backend makes no sense.
     """
 
     model: PreTrainedModel
@@ -45,6 +52,18 @@ class Engine:
     temperature: float = 1.0
     batch_size: int = 32
     backend: Backend = "cached"
+
+    def __post_init__(self) -> None:
+        checks = {
+            "max_new_tokens": (self.max_new_tokens >= 1, "at least 1"),
+            "temperature": (0 <= self.temperature < math.inf, "0 or more"),
+            "batch_size": (self.batch_size >= 1, "at least 1"),
+            "backend": (self.backend in get_args(Backend), " or ".join(get_args(Backend))),
+        }
+        for name, (holds, expected) in checks.items():
+            if not holds:
+                where, found = f"Engine, {name}", repr(getattr(self, name))
+                raise ConfigError(expected, found=found, where=where, fix="leave it out for the default")
 
 
 def play(
@@ -61,7 +80,7 @@ def play(
     """Return `draws` episodes of each example, in the order of the examples.
 
     Args:
-        engine: Who plays.
+        engine: Who plays; without dropout, also where its model is being trained.
         environment: A class of `Environment`, or a reward function as TRL calls it: `completions` and the
             columns of an example go in, a number a completion comes out.
         examples: Each with `prompt`, text or messages, and whatever the reward reads; `id` names one.
@@ -72,11 +91,21 @@ def play(
         max_turns: Completions of one episode, at most.
 
     Raises:
-        TaskError: An example lacks its prompt.
-        EnvironmentLost: The reward or environment raised an error; names the example.
+        TaskError: An example lacks its prompt, is there twice, or holds what JSON cannot; or the reward or
+            environment raised an error, and names the example.
+        EnvironmentLost: There was no reward, as None, or no answer in time; names the example.
+        ConfigError: It is neither a class of Environment nor a function, or a setting makes no sense.
         PolicyError: The model or its chat template cannot be served.
     """
-    is_reward = not (isinstance(environment, type) and issubclass(environment, Environment))
+    is_reward = not isinstance(environment, type)
+    is_environment = isinstance(environment, type) and issubclass(environment, Environment)
+    if not (is_environment or (is_reward and callable(environment))):
+        expected = "a class of assay.rollout.Environment, or a reward function"
+        fix = "class NAME(Environment), or def reward(completions, **columns)"
+        raise ConfigError(expected, found=repr(environment)[:80], where="play", fix=fix)
+    if draws < 1:
+        raise ConfigError("at least one draw", found=str(draws), where="play", fix="draws=1")
+    parts = (parts,) if isinstance(parts, str) else tuple(parts)
     settings = OwnSettings(
         name="own",
         code="memory",
@@ -87,10 +116,10 @@ def play(
         max_turns=1 if is_reward else max_turns,
     )
     make = (lambda: RewardFunction(environment, None)) if is_reward else environment
-    runner = Inline(make, tuple(parts), threads=THREADS, timeout_s=TIMEOUT_S)
+    runner = Inline(make, parts, threads=THREADS, timeout_s=TIMEOUT_S)
     try:
         task = OwnTask(settings, runner)
-        suite = Suite("heldout", tuple(task.item(row) for row in examples), draws, seed)
+        suite = Suite("heldout", tuple(_items(task, examples)), draws, seed)
         ends = getattr(engine.model.generation_config, "eos_token_id", None)
         dialogue = Dialogue(engine.tokenizer, ends=ends)
         policy = Policy(engine.model, engine.tokenizer, dialogue, "in memory")
@@ -98,6 +127,25 @@ def play(
         return measure(policy, task, suite.plays(), decoding, batch_size=engine.batch_size)
     finally:
         runner.close()
+
+
+def _items(task: OwnTask, examples: Sequence[Mapping[str, Any]]) -> Iterator[Item]:
+    """Yield examples as items: each once, since the same one again would be the same episodes again."""
+    seen = dict[str, int]()
+    for k, row in enumerate(examples):
+        try:
+            digest(dict(row))
+            item = task.item(row)
+        except (TypeError, ValueError) as error:
+            fix = "texts, finite numbers, lists and dicts of them; None where there is nothing"
+            raise TaskError("what JSON can hold", found=str(error), where=f"example {k}", fix=fix) from None
+        if seen.setdefault(item.id, k) != k:
+            found, fix = (
+                f"that of example {seen[item.id]} again",
+                "leave it out, or give each an id of its own",
+            )
+            raise TaskError("an example of its own", found=found, where=f"example {k}", fix=fix)
+        yield item
 
 
 def to_frame(episodes: Sequence[Episode]) -> pd.DataFrame:
