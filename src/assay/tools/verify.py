@@ -199,7 +199,13 @@ def verified(
             if sound and holds_seeds(root):
                 from assay.tools.recipe.check_seeds import check_seeds
 
-                yield from check_seeds(root, work, other_code=asked.other_code, processes=asked.processes)
+                yield from check_seeds(
+                    root,
+                    work,
+                    other_code=asked.other_code,
+                    processes=asked.processes,
+                    task_code=asked.task_code,
+                )
             elif sound and holds_judgement(root):
                 yield from check_judgement(root, work, other_code=asked.other_code)
             elif sound:

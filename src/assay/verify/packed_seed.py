@@ -49,11 +49,14 @@ class PackedSeed(Unpacked):
     Args:
         root: Folder of the run.
         read: Its episodes by arm, where they were read already.
+        task_code: As of `Unpacked`.
     """
 
-    def __init__(self, root: Path, read: Mapping[str, list[Episode]] | None = None) -> None:
+    def __init__(
+        self, root: Path, read: Mapping[str, list[Episode]] | None = None, *, task_code: Path | None = None
+    ) -> None:
         names = (name for name in listing(root) if not name.startswith(".scratch/"))  # which looking makes
-        super().__init__(root, frozenset(names))
+        super().__init__(root, frozenset(names), task_code)
         self._episodes.update(read or {})
 
     @cached_property

@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
@@ -32,11 +33,12 @@ from assay.evidence.figures.drawing import render
 from assay.evidence.figures.gallery import of_seeds_of
 from assay.evidence.recipe.records import Recipes, SeedsTogether
 from assay.package.archive import sealed, sha256_of, write_gz, write_tar
-from assay.package.layout import BASE, PROVENANCE, SUMS, files_of
+from assay.package.layout import BASE, PROVENANCE, SUMS, TOLD, files_of
 from assay.package.verify import FORMAT
 from assay.pipeline.dvc_lock import SOURCE, code_in, md5, md5_at
 from assay.pipeline.project import Project
 from assay.stages import fingerprint
+from assay.stages.package.pages import told_of
 from assay.stages.render_evidence.ahead import end_when_orphaned
 from assay.stages.render_evidence.claim_at import claim_at
 from assay.tools.recipe import recipe_file
@@ -45,6 +47,7 @@ from assay.tools.verify import RECIPE, SHARED
 from assay.verify.checks import Check, LookResult, looked, unlooked
 from assay.verify.code import md5_here
 from assay.verify.compared import compare
+from assay.verify.own_code import own_copy, unseen_said
 from assay.verify.packed_seed import PackedSeed, lines_of, looks_at, seeds_apart
 from assay.verify.unpacked import link
 
@@ -78,7 +81,7 @@ def pack_seeds(root: Path, found: SeedsTogether, copies: Sequence[Path]) -> Path
         PackageError: A file of a run is missing.
         OSError: It cannot be written; an older archive stays.
     """
-    runs = {copy.name: dict(files_of(copy, entries_of(copy), fix=FIX)) for copy in copies}
+    runs = {copy.name: packed_of(copy) for copy in copies}
     figures = {f"{found.task}.{kind}": content for kind, content in draw_seeds(found, copies[0]).items()}
     members: dict[str, bytes | Path] = {**figures, RECIPE: recipe_bytes(found)}
     for name in sorted({name for files in runs.values() for name in files}):
@@ -108,6 +111,14 @@ def pack_seeds(root: Path, found: SeedsTogether, copies: Sequence[Path]) -> Path
     return packed
 
 
+def packed_of(copy: Path) -> dict[str, bytes | Path]:
+    """Return what of a run is packed, by name; of a task that was brought along also what its code told, by
+    which a check that does not run it plays again."""
+    told = told_of(Project.open(copy))
+    names = [name for name in entries_of(copy) if name != TOLD]
+    return dict(files_of(copy, names, fix=FIX)) | ({} if told is None else {TOLD: told})
+
+
 def entries_of(copy: Path) -> list[str]:
     """Return what of a run is packed: its results and logs, as dvc.lock names them, its settings, its data,
     and the tokenizer of its base where that was learned."""
@@ -119,7 +130,8 @@ def entries_of(copy: Path) -> list[str]:
     ]
     kept = [out for out in outs if out.startswith((f"{RESULTS}/", f"{LOGS}/"))]
     project = Project.open(copy)
-    return [*kept, *PAGES, SETTINGS, LOCK, *data_of(project), *words_of(project)]
+    own = [TOLD, *code_of_task(project)] if project.params.task.brings_code else []
+    return [*kept, *PAGES, SETTINGS, LOCK, *data_of(project), *words_of(project), *own]
 
 
 def words_of(project: Project) -> list[str]:
@@ -131,8 +143,18 @@ def words_of(project: Project) -> list[str]:
 
 def data_of(project: Project) -> list[str]:
     """Return the folder of the data, without which no episode can be graded; none where it lies elsewhere."""
-    data = PurePath(os.path.normpath(project.params.dataset.root))
-    return [] if data.is_absolute() or data.parts[:1] in ((), ("..",)) else [data.as_posix()]
+    return _within(project.params.dataset.root)
+
+
+def code_of_task(project: Project) -> list[str]:
+    """Return the folder of a task that was brought along, whose digest is in every suite's; none of a task of
+    assay. It is not run."""
+    return _within(project.params.task.code) if project.params.task.brings_code else []
+
+
+def _within(folder: str) -> list[str]:
+    path = PurePath(os.path.normpath(folder))
+    return [] if path.is_absolute() or path.parts[:1] in ((), ("..",)) else [path.as_posix()]
 
 
 def recipe_bytes(found: SeedsTogether) -> bytes:
@@ -144,7 +166,7 @@ def recipe_bytes(found: SeedsTogether) -> bytes:
 
 def provenance_bytes(task: str, members: Mapping[str, bytes | Path]) -> bytes:
     """Return provenance.json: of which task, and the sha256 of what no dvc.lock vouches for."""
-    apart = {*PAGES, SETTINGS, TOKENIZER}
+    apart = {*PAGES, SETTINGS, TOKENIZER, TOLD}
     named = [name for name in members if "/" not in name or name.partition("/")[2] in apart]
     digests = {name: sha256_of(members[name]) for name in sorted({*named} - {PROVENANCE, SUMS})}
     return f"{dumps({'format': FORMAT, 'seeds': task, 'sha256': digests})}\n".encode()
@@ -161,7 +183,7 @@ def draw_seeds(found: SeedsTogether, copy: Path) -> dict[str, bytes]:
 
 
 def check_seeds(
-    package: Path, work: Path, *, other_code: bool = False, processes: int = 2
+    package: Path, work: Path, *, other_code: bool = False, processes: int = 2, task_code: Path | None = None
 ) -> Iterator[Check]:
     """Yield what the runs of an unpacked package say again of themselves and of recipe.json.
 
@@ -170,13 +192,19 @@ def check_seeds(
         work: An empty folder.
         other_code: Whether a figure that is drawn otherwise goes unjudged.
         processes: How many runs are looked at at a time.
+        task_code: The checker's own copy of the folder of a task that was brought along, which is run.
+
+    Raises:
+        PackageError: That folder is not the one that graded these runs.
     """
-    for check in _checks(package, work, other_code=other_code, processes=processes):
+    for check in _checks(package, work, task_code, other_code=other_code, processes=processes):
         found = check.found.replace(f"{work / 'stored'}/", "").replace(f"{package}/", "")
         yield check.model_copy(update={"found": found.replace(str(work), "the package")})
 
 
-def _checks(package: Path, work: Path, *, other_code: bool, processes: int) -> Iterator[Check]:
+def _checks(
+    package: Path, work: Path, task_code: Path | None, *, other_code: bool, processes: int
+) -> Iterator[Check]:
     told: dict[str, SeedsTogether] = {}
     yield looked("V1", "recipe", partial(_names, package, told))
     if len(told) != 1:
@@ -191,13 +219,16 @@ def _checks(package: Path, work: Path, *, other_code: bool, processes: int) -> I
     yield looked("V3", "code", partial(_code, copies[0], other_code=other_code))
     yield looked("V3", "dvc.lock", partial(_locked, package, one, copies))
     again = work / "again"
-    data = partial(_data_again, copies, work / "data")
+    own = None if task_code is None else own_copy(copies[0], task_code, work / "code")
+    data = partial(_data_again, copies, work / "data", own)
     try:
-        yield from _claims_again(copies, again, data, processes=processes)
+        yield from _claims_again(copies, again, data, own, processes=processes)
     except (OSError, RuntimeError) as error:  # a process beside was killed, or could not be started
         yield Check(level="V1", name="claims", outcome="failed", found=f"a process ended: {error}")
         return
-    packages = {copy.name: PackedSeed(copy) for copy in copies}
+    packages = {copy.name: PackedSeed(copy, task_code=own) for copy in copies}
+    if own is None and Project.open(copies[0]).params.task.brings_code:
+        yield unlooked("V2", "rewards", unseen_said(packages[copies[0].name]))
     yield looked("V3", "seeds apart", partial(seeds_apart, packages))
     yield unlooked("V3", "models and ledger", NO_MODELS, "not shown")
     if not all(package.logged or package.elsewhere for package in packages.values()):
@@ -243,7 +274,8 @@ def _restored(package: Path, copies: Sequence[Path]) -> LookResult:
                 raise PackageError("the files of every run", found="no folder", where=copy.name, fix=FIX)
             shutil.copytree(home, copy, dirs_exist_ok=True, copy_function=link)
         try:
-            data = data_of(Project.open(copy))
+            project = Project.open(copy)
+            data = data_of(project)
         except ConfigError as error:
             told = f"{copy.name}, {error.where}: expected {error.expected}, found {error.found}"
             return LookResult("", [f"settings of another version of assay ({told}). Fix: {OTHER}"])
@@ -253,6 +285,9 @@ def _restored(package: Path, copies: Sequence[Path]) -> LookResult:
                 " or data from outside"
             )
             return LookResult("", [f"{said} of the project. Fix: {OTHER}"])
+        own = [TOLD, project.params.task.code] if project.params.task.brings_code else []
+        if lost := [name for name in own if not (copy / name).exists()]:
+            return LookResult("", [f"{copy.name}: no {lost[0]}, as of an older version. Fix: {OTHER}"])
         _write_lock(copy)
     return LookResult(f"{counted(len(copies), 'runs')} with data, settings and results")
 
@@ -306,19 +341,19 @@ def _locked(package: Path, one: SeedsTogether, copies: Sequence[Path]) -> LookRe
     return LookResult(f"{counted(n, 'files and folders')} of {counted(len(copies), 'runs')}", wrong)
 
 
-def _data_again(copies: Sequence[Path], work: Path) -> LookResult:
+def _data_again(copies: Sequence[Path], work: Path, own: Path | None) -> LookResult:
     """Fingerprint, audit and plan again, once for what runs have in common."""
     done: dict[tuple[str, ...], str] = {}
     for copy in copies:
-        project = Project.open(copy)
-        roots = data_of(project)
+        project = PackedSeed(copy, task_code=own).project
+        roots = [*data_of(project), *code_of_task(project)]
         kind = (*(md5_at(copy / each) for each in (*roots, DATA)), recipe_file.digest_run(copy)[2])
         if kind in done:
             continue
         again = work / copy.name
         for each in roots:
             shutil.copytree(copy / each, again / each, copy_function=link)
-        fingerprint.run(Project(again, project.params))
+        fingerprint.run(replace(project, root=again))
         names = {f"{DATA}/{name}" for place in (copy, again) for name in listing(place / DATA)}
         seen = compare(copy, again, names, said="fingerprint, audit, contamination and plan")
         if seen.wrong:
@@ -328,7 +363,7 @@ def _data_again(copies: Sequence[Path], work: Path) -> LookResult:
 
 
 def _claims_again(
-    copies: Sequence[Path], again: Path, data: Callable[[], LookResult], *, processes: int
+    copies: Sequence[Path], again: Path, data: Callable[[], LookResult], own: Path | None, *, processes: int
 ) -> Iterator[Check]:
     """Yield the check of the data, and those of each run.
 
@@ -340,36 +375,36 @@ def _claims_again(
         if processes < 2:
             yield looked("V1", "data", data)
             for copy in copies:
-                yield from _run_again(copy, again)
+                yield from _run_again(copy, again, own)
             return
         context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
         pool_of = partial(ProcessPoolExecutor, mp_context=context, initializer=end_when_orphaned)
         with pool_of(1) as pool:
             beside = pool.submit(looked, "V1", "data", data)
-            first = _run_again(copies[0], again)
+            first = _run_again(copies[0], again, own)
             yield beside.result()
         yield from first
         with pool_of(processes) as pool:
-            for found in pool.map(partial(_run_again, again=again), copies[1:]):
+            for found in pool.map(partial(_run_again, again=again, own=own), copies[1:]):
                 yield from found
     finally:
         _KNOWN.clear()
 
 
-def _run_again(copy: Path, again: Path) -> list[Check]:
+def _run_again(copy: Path, again: Path, own: Path | None) -> list[Check]:
     """Grade every episode of a run again and make its claim, which takes the place of what is stored; then
     look at it as at any run."""
     read: dict[str, list[Episode]] = {}
 
     def look() -> LookResult:
-        made, place = claim_at(Project.open(copy), _KNOWN), again / copy.name
+        project = PackedSeed(copy, task_code=own).project
+        made, place = claim_at(project, _KNOWN), again / copy.name
         read.update({name: episodes for name, (_, episodes) in made.arms.items()})
         for name, content in zip(PAGES, (made.claim, made.metrics()), strict=True):
             write_json(place / name, content)
         n = sum(len(episodes) for _, episodes in made.arms.values())
-        said = (
-            f"{counted(n, 'episodes')} of {counted(len(made.arms), 'arms')} graded again; claim and metrics"
-        )
+        how = "read" if own is None and project.params.task.brings_code else "graded"
+        said = f"{counted(n, 'episodes')} of {counted(len(made.arms), 'arms')} {how} again; claim and metrics"
         # As a record, since a field that came later is told by its default.
         stored = again / f"{copy.name}-stored"
         write_json(stored / PAGES[0], read_record(copy / PAGES[0], Claim, fix=FIX))
@@ -383,7 +418,8 @@ def _run_again(copy: Path, again: Path) -> list[Check]:
         return LookResult(seen.said, [*made.misgraded, *seen.wrong])
 
     claim = looked("V1", f"{copy.name}: claim", look)
-    return [claim, *lines_of(copy.name, [*looks_at(PackedSeed(copy, read), again / f"{copy.name}-tables")])]
+    seed = PackedSeed(copy, read, task_code=own)
+    return [claim, *lines_of(copy.name, [*looks_at(seed, again / f"{copy.name}-tables")])]
 
 
 def _numbers_again(package: Path, told: SeedsTogether, copies: Sequence[Path], again: Path) -> LookResult:
