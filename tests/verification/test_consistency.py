@@ -322,7 +322,7 @@ FOUND: list[tuple[str, Tamper, Callable[[Unpacked], LookResult], str]] = [
     (
         "code left out of dvc.lock",
         edit("dvc.lock", "path: src/assay/training\n", "path: src/other\n", 0),
-        lambda p: code.code_equal(p, other_code=True),
+        lambda p: code.code_equal(p, other_code=False),
         "src/assay/training",
     ),
     *(

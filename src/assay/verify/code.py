@@ -1,4 +1,4 @@
-"""V3, the code: that of the package is the code that checks here; and whether its packages are those here."""
+"""V3, the code: what stages ran, by dvc.lock, is the code here; and whether its packages are those here."""
 
 from __future__ import annotations
 
@@ -42,10 +42,9 @@ def code_equal(package: Unpacked, *, other_code: bool) -> LookResult:
         told = code_in(package.lock)
     except PackageError as error:
         return LookResult("", [f"dvc.lock, {error.where}: expected {error.expected}, {error.found}"])
-    if lacking := sorted(RAN - told.keys()):
-        return LookResult("", [f"dvc.lock: {len(lacking)} folders of the code not in it, first {lacking[0]}"])
-    odd = {path for path, known in told.items() if md5_here(path) != known}
-    return _compared(f"{len(told)} folders of the code", odd, [SOURCE], other_code=other_code)
+    places = RAN | told.keys()
+    odd = {path for path in places if path not in told or md5_here(path) != told[path]}
+    return _compared(f"{len(places)} folders of the code", odd, [SOURCE], other_code=other_code)
 
 
 def md5_here(path: str) -> str | None:

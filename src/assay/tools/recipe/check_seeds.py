@@ -300,8 +300,8 @@ def _write_lock(copy: Path, without: str = "") -> None:
 
 
 def _code(copy: Path, *, other_code: bool) -> LookResult:
-    """Say whether the code that made the claims is the code here. If it is not, the numbers judge: which
-    code that was, no package of seeds could show, so that `--other-code` excuses no more than is said."""
+    """Say whether the code that made the claims is the code here. If it is not, the numbers judge:
+    `--other-code` excuses no more than is said."""
     stages = recipe_file.read_stages(copy)
     rooms = code_in({recipe_file.LAST: stages.get(recipe_file.LAST, {})})
     odd = [name for name, known in rooms.items() if md5_here(name) != known]
