@@ -224,6 +224,13 @@ def test_a_table_without_steps_is_told_the_one_thing_to_do(
         assert judged(tmp_path / name, text, columns).steps == (1, 2)
 
 
+def test_a_folder_called_metrics_of_other_files_hides_no_log(tmp_path: Path) -> None:
+    (tmp_path / "metrics").mkdir()
+    (tmp_path / "metrics/NOTES").write_text("what each is\n")
+    (tmp_path / "train.csv").write_text("step,reward\n1,0.5\n2,0.6\n")
+    assert [row["step"] for row in read_foreign(tmp_path).rows] == [1, 2]
+
+
 @pytest.mark.parametrize("step", ["nan", "inf", "abc", "1e999", "-3"])
 def test_a_printed_table_whose_step_is_none_is_counted(step: str) -> None:
     told = as_baselines([{"step": step, "reward": 0.5, "kl": 0.1, "loss": 0.2, "grad_norm": 0.3}])

@@ -124,7 +124,10 @@ def _has_success(log: ForeignLog) -> bool:
 def _files(folder: Path) -> list[Path]:
     """Return the files of a folder that belong to one training."""
     names = sorted(_names(folder))
-    kinds = ([name for name in names if kind.search(name)] for kind in _KINDS)
+    kinds = (
+        [name for name in names if kind.search(name) and (kind is not _STORED or _is_history(folder / name))]
+        for kind in _KINDS
+    )
     chosen = next((named for named in kinds if named), [])
     states = [name for name in names if name.rsplit("/", 1)[-1] == _STATE]
     if states:
