@@ -313,6 +313,16 @@ def test_a_copy_loses_what_the_project_no_longer_has_and_keeps_its_outputs(tmp_p
     assert (params["seed"], params["task"]["name"], params["base"]["seed"]) == (4, "structured", 9)
     assert (copy / "models").is_dir()
     assert YAML(typ="safe").load((root / "params.yaml").read_text())["base"]["seed"] == 0
+    head = "# @package _global_\ndefaults: [tiny_smoke, _self_]\nbase:\n"
+    for own, alike in (("  kind: scratch\n  seed: 5\n", True), ("  seed: 5\n", False)):
+        (root / "configs/grpo/mine.yaml").write_text(head + own)
+        job = SeedJob(copy, root, Selection("mine", "structured", 4), (), "base", 9)
+        if alike:
+            seeds.prepare_copy(job)
+            assert YAML(typ="safe").load((copy / "params.yaml").read_text())["base"]["seed"] == 9
+        else:
+            with pytest.raises(ConfigError, match="found seed 5, which does not stand below kind: scratch"):
+                seeds.prepare_copy(job)
 
 
 def test_a_base_and_data_named_relative_to_the_project_are_there_in_a_copy(tmp_path: Path) -> None:

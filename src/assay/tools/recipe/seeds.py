@@ -323,16 +323,17 @@ def prepare_copy(job: SeedJob) -> None:
     write_text(copy / ".dvc/config.local", f"[core]\n    no_scm = true\n[cache]\n    dir = {cache}\n")
     (copy / ".dvc/tmp/rwlock").unlink(missing_ok=True)  # a killed DVC can leave it empty, which none can read
     if job.base_seed is not None:
-        line, changed = r"(\n  kind: scratch\n  seed: )\d+", 0
+        line = r"(\n  kind: scratch\n  seed: )\d+"
         for preset in files_of(copy, "grpo", job.settings.grpo):
-            text, count = re.subn(line, rf"\g<1>{job.base_seed}", read_text(copy / preset, fix=_FIX))
-            write_text(copy / preset, text)
-            changed += count
-        if changed != 1:
-            expected, where = "a base that is built from a seed", f"configs/grpo/{job.settings.grpo}.yaml"
-            raise ConfigError(expected, found="none", where=where, fix="no --bases")
+            text = read_text(copy / preset, fix=_FIX)
+            write_text(copy / preset, re.sub(line, rf"\g<1>{job.base_seed}", text))
     use(copy, grpo=job.settings.grpo, task=job.settings.task, seed=job.settings.seed)
     params = Project.open(copy).params
+    seed = params.base.seed if isinstance(params.base, ScratchBase) else None
+    if job.base_seed not in (None, seed):
+        expected, where = "a base that is built from a seed", f"configs/grpo/{job.settings.grpo}.yaml"
+        found = "none" if seed is None else f"seed {seed}, which does not stand below kind: scratch"
+        raise ConfigError(expected, found=found, where=where, fix="write both lines; or no --bases")
     data = params.dataset.root
     if not Path(data).is_absolute() and not data.startswith("data/"):
         _replace(source / data, copy / data)
