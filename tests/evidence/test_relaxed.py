@@ -15,7 +15,7 @@ from assay.core.config.settings import Gates, Params
 from assay.core.config.training import ExternalTraining
 from assay.evidence.claim.relaxed import CHOICES, NUMBERS, cooler_said, cut_said, relaxed, relaxed_said
 
-PRESETS = sorted(path.stem for path in (ROOT / "configs/grpo").glob("*.yaml") if "smoke" not in path.stem)
+PRESETS = sorted(path.stem for path in (ROOT / "configs/grpo").glob("[!_]*.yaml") if "smoke" not in path.stem)
 
 
 def changed(name: str, value: Any) -> Params:

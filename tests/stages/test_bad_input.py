@@ -78,7 +78,7 @@ WRONG: dict[str, tuple[Callable[[Path], object], tuple[str, ...], tuple[str, ...
         ("train.steps", "many"),
     ),
     "an unknown setting names the nearest key": (
-        edited(PRESET, "group_size: 8", "group_size: 8\n  groupsize: 8"),
+        edited(PRESET, "items_per_step: 32", "items_per_step: 32\n  groupsize: 8"),
         USE,
         ("groupsize", "group_size"),
     ),

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from assay.core.config.composition import preset_values
 from assay.core.config.settings import TinyArchitecture
 from assay.core.evidence_files import place_of
 from assay.core.storage.yaml import read_yaml
@@ -66,7 +67,9 @@ def copied_project(folder: Path, preset: str, task: str, changes: Mapping[str, A
     for file in (folder / f"configs/{name}.yaml" for name in names):
         if not file.is_file():
             continue
-        values = read_yaml(file, fix="")
+        # Whole, so that a change is found also where the preset leaves it to what it starts from.
+        group = file.parent.name
+        values = read_yaml(file, fix="") if group == "both" else preset_values(folder, group, file.stem)
         for dotted, value in changes.items():
             *path, last = dotted.split(".")
             section: Any = values

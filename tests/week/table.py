@@ -39,7 +39,7 @@ WEEK: dict[str, tuple[Step, ...]] = {
         # An edit: the second training that serves as a control would double the time of every run.
         # And one that ends with a verdict, which a draft does not.
         mine(
-            "sed -i 's/controls: .*/controls: [aa]/; s/open: false/open: true/' configs/grpo/tiny_smoke.yaml",
+            "sed -i 's/seeds.*/&\\n  controls: [aa]/; s/n: false/n: true/' configs/grpo/tiny_smoke.yaml",
             PRESET,
         ),
         mine("assay config use grpo=tiny_smoke", PRESET, *SETTINGS, says=("grpo=tiny -> grpo=tiny_smoke",)),
