@@ -274,6 +274,9 @@ def test_what_stands_around_an_answer_is_found_and_cut(name: str) -> None:
     assert only_reasons(text) == (answer == "")
 
 
+BARE += ["analysis_df = load()\nprint(analysis_df)", "final_answer = 3"]
+
+
 @pytest.mark.parametrize("text", BARE)
 def test_a_bare_answer_is_left_as_it_is(text: str) -> None:
     assert cut_off(text, EVERY) == text and found_around(text) == () and not only_reasons(text)
@@ -305,6 +308,23 @@ def test_no_text_takes_long(part: str) -> None:
     text, before = part * (120_000 // len(part)), time.process_time()
     found_around(text)
     assert time.process_time() - before < 2.0
+
+
+@pytest.mark.parametrize("text", ["```" + " " * 120_000 + "x", '<tool_call>f(a="' + '\\"' * 60_000])
+def test_no_text_without_its_end_takes_long(text: str) -> None:
+    before = time.process_time()
+    found_around(text)
+    assert time.process_time() - before < 2.0
+
+
+def test_texts_of_a_program_say_what_a_program_reads() -> None:
+    for text, value in (
+        (r"'x\ny'", "x\ny"),
+        (r"'it\'s'", "it's"),
+        ("'say \"x\"'", 'say "x"'),
+        (r"'\q'", "\\q"),
+    ):
+        assert json.loads(cut_off(f"[f(a={text})]", ["tool_call"]))["arguments"] == {"a": value}
 
 
 CALLS: dict[str, tuple[Any, str]] = {

@@ -41,8 +41,10 @@ _VALUE = re.compile(
     re.DOTALL,
 )
 _SPELLED = re.compile(
-    r"""<\|"\|>(?P<piped>.*?)<\|"\|>|<escape>(?P<escaped>.*?)<escape>|"(?:[^"\\]|\\.)*"|'(?P<single>(?:[^'\\]"""
-    rf"""|\\.)*)'|(?P<called>{_NAME})\(|(?P<key>{_NAME})\s*[=:]|\b(?P<word>True|False|None)\b|(?P<close>\))""",
+    # A text without its end goes on to the end of all: else each quote in it would be tried for another.
+    r"""<\|"\|>(?P<piped>.*?)<\|"\|>|<escape>(?P<escaped>.*?)<escape>|"(?:[^"\\]|\\.)*+(?:"|\Z)"""
+    rf"""|'(?P<single>(?:[^'\\]|\\.)*+)(?:'|\Z)|(?P<called>{_NAME})\(|(?P<key>{_NAME})\s*[=:]"""
+    r"|\b(?P<word>True|False|None)\b|(?P<close>\))",
     re.DOTALL,
 )
 _WORDS = {"True": "true", "False": "false", "None": "null"}
@@ -217,7 +219,7 @@ def _spell(token: re.Match[str]) -> str:
     """Return a token of a call as JSON has it."""
     for kind in ("piped", "escaped", "single"):
         if (text := token[kind]) is not None:
-            return _written(re.sub(r"\\(.)", r"\1", text) if kind == "single" else text)
+            return _written(_unescaped(text) if kind == "single" else text)
     if token["called"] is not None:
         return f'{{"name": "{token["called"].removesuffix(".call")}", "arguments": {{'
     if token["key"] is not None:
@@ -225,6 +227,17 @@ def _spell(token: re.Match[str]) -> str:
     if token["word"] is not None:
         return _WORDS[token["word"]]
     return "}}" if token["close"] is not None else token[0]
+
+
+def _unescaped(text: str) -> str:
+    """Return what a text of Python in single quotes says, whose escapes are mostly those of JSON."""
+    told = re.sub(
+        r"""\\.|\"""", lambda each: {"\\'": "'", '"': '\\"'}.get(each[0], each[0]), text, flags=re.DOTALL
+    )
+    try:
+        return str(_LOOSE.decode(f'"{told}"'))
+    except ValueError:
+        return text
 
 
 def _written(value: Any) -> str:

@@ -177,7 +177,7 @@ _BARE = re.compile(
     r"assistant(?P<channel>final|commentary)(?P<head>\s+to=[\w.=]+(?:\s*json)?)?(?:json(?=[{\[]))?"
 )
 _BARE_BEGIN = re.compile(
-    r"(?:assistant)?(?P<channel>analysis|commentary|final)(?=[^\sa-z.,;:!?)]|json[{\[])(?:json)?"
+    r"(?:assistant)?(?P<channel>analysis|commentary|final)(?=[^\sa-z_.,;:!?)]|json[{\[])(?:json)?"
 )
 
 
@@ -208,7 +208,7 @@ def _channels(text: str) -> str:
 
 
 _FENCED = re.compile(
-    r"(?<![`~])(?P<sign>`{3,9}|~{3,9})[ \t]*[\w+#.-]{0,40}[ \t]*\r?\n"
+    r"(?<![`~])(?P<sign>`{3,9}|~{3,9})[ \t]*+[\w+#.-]{0,40}+[ \t]*+\r?\n"
     r"(?P<held>(?:(?!^[ \t]*(?P=sign)).)*)(?:^[ \t]*(?P=sign)[ \t]*)?",
     re.DOTALL | re.MULTILINE,
 )
