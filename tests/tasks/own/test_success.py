@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from assay.core.errors import ConfigError, TaskError
 from assay.tasks.own.success import extracted, is_right, number
-from assay.tasks.settings.own import Success
+from assay.tasks.settings.own import OwnTask, Success
 
 
 def rule(compare: str, **changes: Any) -> Success:
@@ -107,3 +107,16 @@ def test_an_expression_that_cannot_extract_is_refused(pattern: str) -> None:
 def test_a_comparison_without_what_it_needs_is_refused(settings: dict[str, Any], told: str) -> None:
     with pytest.raises(ValidationError, match=told):
         Success.model_validate(settings)
+
+
+@pytest.mark.parametrize("code", ["src/assay/tasks/mine", "./src/assay", "src//assay/x"])
+def test_code_of_a_task_brought_along_lies_outside_that_of_assay(code: str) -> None:
+    values: dict[str, Any] = {
+        "name": "own",
+        "entry": "task.py:reward",
+        "max_new_tokens": {"compact": 8, "json": 8},
+        "success": {"compare": "environment"},
+    }
+    assert OwnTask.model_validate({**values, "code": "src/mine"}).code == "src/mine"
+    with pytest.raises(ValidationError, match="outside src/assay"):
+        OwnTask.model_validate({**values, "code": code})

@@ -385,7 +385,7 @@ def _unfailed(reply: Reply | Failed, state: OwnState) -> Reply | EnvironmentFail
         else "a task that repeats itself",
         found=f"{reply.reason}, on {said}",
         where=f"item {state.item}",
-        fix="mend the code: a bad completion earns little, it does not raise; ./run assay task check tries"
+        fix="mend the code: a bad completion earns little, it does not raise (assay task check tries)"
         if reply.kind == "raised"
         else "draw from the seed that reset is given, and from nothing else; ./run assay task check",
     )

@@ -4,9 +4,10 @@ is."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import PurePosixPath
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from assay.core.config.base import From0, Positive, Settings, Within
 from assay.core.config.tasks import TaskSettings
@@ -114,6 +115,15 @@ class OwnTask(TaskSettings):
     max_prompt_tokens: Positive | None = Field(
         default=None, description="of a rendered opening; null: no limit"
     )
+
+    @field_validator("code")
+    @classmethod
+    def _lies_outside_assay(cls, code: str) -> str:
+        if PurePosixPath(code).parts[:2] == ("src", "assay"):
+            raise ValueError(
+                "code: a folder outside src/assay, such as tasks/mine: it travels in the package"
+            )
+        return code
 
     @model_validator(mode="after")
     def _rewards_have_room(self) -> Self:
