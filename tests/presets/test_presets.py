@@ -145,12 +145,13 @@ def test_a_model_whose_code_is_in_transformers_is_loaded_and_saved_without_namin
 def test_a_preset_that_starts_from_another_names_the_file_of_a_setting() -> None:
     now = Selection("cpu_qwen3", "structured", 0)
     assert files_of(ROOT, "grpo", "cpu_qwen3") == [
-        f"configs/grpo/{name}.yaml" for name in ("pretrained", "cpu_smollm2_135m", "cpu_qwen3")
+        f"configs/grpo/{name}.yaml" for name in ("_defaults", "pretrained", "cpu_smollm2_135m", "cpu_qwen3")
     ]
     for setting, name in (
         ("base.revision", "cpu_qwen3"),
         ("base.dtype", "cpu_smollm2_135m"),
-        ("claim.alpha", "pretrained"),
+        ("claim.controls", "pretrained"),
+        ("claim.alpha", "_defaults"),
     ):
         assert place_of(ROOT, setting, now).startswith(f"configs/grpo/{name}.yaml, line ")
     assert preset_values(ROOT, "grpo", "cpu_qwen3").items() <= dict(compose(ROOT, now).values).items()

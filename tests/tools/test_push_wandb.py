@@ -111,7 +111,7 @@ def test_without_a_project_or_the_library_nothing_is_uploaded_and_it_says_why(
 ) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
     missing = refused(package)
-    assert "'.[wandb]'" in missing.fix and "nothing is uploaded" in missing.found
+    assert "-r requirements/wandb.txt" in missing.fix and "nothing is uploaded" in missing.found
     for value in (None, " "):
         monkeypatch.delenv("WANDB_PROJECT") if value is None else monkeypatch.setenv("WANDB_PROJECT", value)
         error = refused(package)

@@ -74,7 +74,7 @@ def test_without_the_extra_one_message_says_what_to_type(
     ):
         with pytest.raises(PackageError) as error:
             call()
-        assert "pip install" in error.value.fix and "'.[sign]'" in error.value.fix
+        assert "pip install" in error.value.fix and "-r requirements/sign.txt" in error.value.fix
     pyproject = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     assert "\nsign = [" in pyproject and "model-signing" not in (ROOT / "requirements.txt").read_text(
         encoding="utf-8"

@@ -8,6 +8,7 @@ import faulthandler
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -128,6 +129,8 @@ def examined(project: Project, seconds: float = SECONDS) -> list[Finding]:
         except subprocess.TimeoutExpired:
             alive = Path(f"{out}.alive")  # nothing else runs while a call holds Python's lock
             hangs = alive.exists() and time.time() - alive.stat().st_mtime > LEAST
+            process.send_signal(signal.SIGUSR1)  # faulthandler says where it is, whoever holds Python's lock
+            time.sleep(0.5)
             process.kill()
             _, said = process.communicate()
             ended = f"its process was ended after {limit:g} s" if hangs else ""
@@ -140,10 +143,10 @@ def examined(project: Project, seconds: float = SECONDS) -> list[Finding]:
         )
         if not any(each.check == "ending" and each.level == "fault" for each in findings) and ended:
             last = (said.strip().splitlines() or [""])[-1][:300]
-            hung = ENDLESS in said
+            hung = ENDLESS in said or "was ended" in ended
             if hung:
                 ended, last = "a call did not come back", _line_of(said, project)
-            name = "ending" if hung or "was ended" in ended else "bad completions"
+            name = "ending" if hung else "bad completions"
             expected = check(name, "a process that goes on", "the task's code")
             fix = (
                 "no exit, no crash and no endless call in the task's code; task.isolation: worker survives it"
@@ -281,6 +284,7 @@ def main(plan_file: str, out: str) -> None:
             current[0] = name
             stream.write(json.dumps({"begun": name}) + "\n")
 
+        faulthandler.register(signal.SIGUSR1, file=2)
         parent, alive = os.getppid(), Path(f"{out}.alive")
         alive.touch()
 
