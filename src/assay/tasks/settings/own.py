@@ -4,7 +4,6 @@ is."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import PurePosixPath
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
@@ -119,7 +118,7 @@ class OwnTask(TaskSettings):
     @field_validator("code")
     @classmethod
     def _lies_outside_assay(cls, code: str) -> str:
-        if PurePosixPath(code).parts[:2] == ("src", "assay"):
+        if [part for part in code.split("/") if part not in ("", ".")][:2] == ["src", "assay"]:
             raise ValueError(
                 "code: a folder outside src/assay, such as tasks/mine: it travels in the package"
             )
