@@ -540,7 +540,11 @@ PATTERNS: tuple[Pattern, ...] = (
         _is_of_a_person,
     ),
     _named(
-        "path of a home folder", "/root/", r"(?:(?<=file://)|(?<![A-Za-z0-9_.~/%-]))/root/(?=[\w.])", _always
+        "path of a home folder",
+        "root/",
+        r"(?:(?<=file://)|(?<![A-Za-z0-9_.~/%-]))/[r]oot/(?=[\w.])",
+        _always,
+        before=1,
     ),
     _named(
         "path of a home folder",
