@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from assay.core.errors import ConfigError
+from assay.core.records import Interval
 from assay.evidence.claim.claim import Claim as ClaimRecord
 from assay.tools.judge.command import JudgeRequest, judge_arms, refuse_same
 from assay.tools.judge.packing import PACKAGE, pack, write_pages
@@ -93,15 +94,12 @@ def compare(
     refuse_same(arms, {"before", "after"})
     judgement, texts, judged = judge_arms(arms, request, plan=plan)
     record = judged.claim
-    difference = record.difference
-    known = difference is not None and difference.value is not None
-    limits = None if difference is None else (difference.low, difference.high)
+    shown = record.difference or Interval(value=None, low=None, high=None, n=0)
+    least, most = _points(shown.low), _points(shown.high)
     return Claim(
         verdict=record.verdict,
-        gain=_points(difference.value) if difference is not None and known else None,
-        interval=None
-        if limits is None or limits[0] is None or limits[1] is None
-        else (_points(limits[0]), _points(limits[1])),
+        gain=_points(shown.value),
+        interval=None if least is None or most is None else (least, most),
         p=record.p,
         n_items=record.n_items,
         n_clusters=record.n_clusters,
@@ -149,6 +147,5 @@ def _copied(arm: Arm, name: str) -> Arm:
     return replace(arm, record=record, rows=read_rows(arm.text, name))
 
 
-def _points(share: float | None) -> float:
-    assert share is not None
-    return round(100 * share, 10)
+def _points(share: float | None) -> float | None:
+    return None if share is None else round(100 * share, 10)
