@@ -20,11 +20,12 @@ from assay.core import console
 from assay.core.errors import ConfigError, DataError
 from assay.tools.columns import Columns
 from assay.tools.foreign_logs.answers import hedges, read_fields
-from assay.tools.foreign_logs.command import judge_log, run
+from assay.tools.foreign_logs.judging import judge_log
 from assay.tools.foreign_logs.reading import read_foreign
 from assay.tools.judge.forms import Asked
 from assay.tools.judge.lines import json_rows
 from assay.tools.judge.reading import read_arm
+from assay.tools.watch.foreign import run
 from tests.house import ROOT
 from tests.tools.log_shapes import CLEAN, HACKS, Record, play
 

@@ -12,7 +12,7 @@ import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 import pytest
 
 from assay.tools.columns import Columns
-from assay.tools.foreign_logs.command import judge_log
+from assay.tools.foreign_logs.judging import judge_log
 from assay.tools.foreign_logs.means import read_means
 from assay.tools.foreign_logs.reading import read_foreign
 from tests.tools.log_shapes import CLEAN, HACKS, Draw, play

@@ -14,8 +14,8 @@ import pytest
 
 from assay.core.errors import DataError
 from assay.tools.columns import Columns
-from assay.tools.foreign_logs.command import judge_log
 from assay.tools.foreign_logs.console_logs import read_printed
+from assay.tools.foreign_logs.judging import judge_log
 from assay.tools.foreign_logs.reading import read_foreign
 from assay.tools.foreign_logs.records import JudgedLog
 

@@ -252,11 +252,11 @@ def health(
 
         raise typer.Exit(tool.run(Path.cwd(), file))
     from assay.tools.columns import Columns
-    from assay.tools.foreign_logs import command
+    from assay.tools.watch import foreign
 
     asked = Columns.read(columns)
     asked = asked if success is None else Columns({**asked.named, "success": success})
-    raise typer.Exit(command.run(file, asked))
+    raise typer.Exit(foreign.run(file, asked))
 
 
 def watch(

@@ -9,7 +9,7 @@ from typing import Any
 from assay.core.errors import DataError
 from assay.core.records import HEALTH_LEVELS, HealthLevel
 from assay.tools.columns import Columns
-from assay.tools.foreign_logs.command import judge_log
+from assay.tools.foreign_logs.judging import judge_log
 from assay.tools.foreign_logs.means import read_means
 from assay.tools.foreign_logs.reading import RawLog, make_log, read_foreign, read_record
 from assay.tools.foreign_logs.records import JudgedLog, LogFinding
