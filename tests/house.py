@@ -20,9 +20,17 @@ def modules() -> list[Path]:
 
 @functools.cache
 def imported(path: Path) -> frozenset[str]:
-    """Return the full names a module imports anywhere in it, late imports included."""
+    """Return the full names a module imports anywhere in it, late imports and those for types included."""
+    return _imports(path, typing=True)
+
+
+def _imports(path: Path, *, typing: bool) -> frozenset[str]:
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    todo: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    while todo:
+        node = todo.pop()
+        if typing or not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+            todo += ast.iter_child_nodes(node)
         if isinstance(node, ast.ImportFrom) and node.module:
             names.add(node.module)
             names |= {f"{node.module}.{alias.name}" for alias in node.names}
@@ -37,9 +45,19 @@ def _files(name: str) -> list[Path]:
 
 
 def holds_code(path: Path) -> bool:
-    """Return whether a module holds more than a docstring."""
-    body = ast.parse(path.read_text(encoding="utf-8")).body
-    return any(not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant)) for each in body)
+    """Return whether a module holds more than a docstring; or, a public face, than names and where they
+    stand."""
+    return not all(_only_names(each) for each in ast.parse(path.read_text(encoding="utf-8")).body)
+
+
+def _only_names(node: ast.stmt) -> bool:
+    if isinstance(node, ast.Expr):
+        return isinstance(node.value, ast.Constant)
+    if isinstance(node, ast.Assign):
+        return ast.unparse(node).startswith(("__all__ = [", "__getattr__ = load_lazily("))
+    return isinstance(node, ast.ImportFrom) or (
+        isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    )
 
 
 @functools.cache
@@ -51,7 +69,7 @@ def code_of(stage: str) -> frozenset[Path]:
         if path in seen:
             continue
         seen.add(path)
-        for name in imported(path):
+        for name in _imports(path, typing=False):
             parts = name.split(".")
             if parts[0] == "assay":
                 for n in range(1, len(parts) + 1):

@@ -94,6 +94,17 @@ def test_imports_point_down_only(path: Path) -> None:
             assert FLOOR[room_of(name)] < FLOOR[parts[1]], f"{relative(path)} imports {name}"
 
 
+def test_modules_import_from_where_a_name_stands_never_through_a_public_face() -> None:
+    offered = {
+        f"assay.{path.parent.name}.{name}"
+        for path in (house.SRC / "assay").glob("*/__init__.py")
+        for name in getattr(importlib.import_module(f"assay.{path.parent.name}"), "__all__", ())
+    }
+    assert len(offered) > 10
+    for path in house.modules():
+        assert not house.imported(path) & offered, relative(path)
+
+
 # What packs results is no part of them: the code that made each is told by its md5 in dvc.lock.
 @pytest.mark.parametrize("stage", [stage for stage in house.STAGES if stage != "package"])
 def test_what_a_stage_imports_lies_in_the_rooms_it_declares(stage: str) -> None:

@@ -13,22 +13,24 @@ the log alone: neither torch nor a project is needed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from assay.health.monitor import Monitor, examine
-from assay.tools.foreign_logs.records import JudgedLog as Health
-from assay.tools.foreign_logs.records import LogFinding as Alarm
+from assay.core.faces import load_lazily
 
 if TYPE_CHECKING:
     from assay.health.callback import HealthCallback
+    from assay.health.monitor import Monitor, examine
+    from assay.tools.foreign_logs.records import JudgedLog as Health
+    from assay.tools.foreign_logs.records import LogFinding as Alarm
 
 __all__ = ["Alarm", "Health", "HealthCallback", "Monitor", "examine"]
-
-
-def __getattr__(name: str) -> Any:
-    # transformers takes seconds to load, and only a trainer needs it.
-    if name == "HealthCallback":
-        from assay.health.callback import HealthCallback
-
-        return HealthCallback
-    raise AttributeError(f"module 'assay.health' has no attribute {name!r}")
+__getattr__ = load_lazily(
+    __name__,
+    {
+        "Alarm": "assay.tools.foreign_logs.records:LogFinding",
+        "Health": "assay.tools.foreign_logs.records:JudgedLog",
+        "HealthCallback": "assay.health.callback:HealthCallback",
+        "Monitor": "assay.health.monitor:Monitor",
+        "examine": "assay.health.monitor:examine",
+    },
+)

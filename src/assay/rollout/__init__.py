@@ -9,8 +9,24 @@ Equal seeds give equal episodes on one machine, whatever the batch size.
 
 from __future__ import annotations
 
-from assay.core.records import Episode
-from assay.rollout.playing import Engine, play, to_frame
-from assay.tasks.own.api import Environment, Told
+from typing import TYPE_CHECKING
+
+from assay.core.faces import load_lazily
+
+if TYPE_CHECKING:
+    from assay.core.records import Episode
+    from assay.rollout.playing import Engine, play, to_frame
+    from assay.tasks.own.api import Environment, Told
 
 __all__ = ["Engine", "Environment", "Episode", "Told", "play", "to_frame"]
+__getattr__ = load_lazily(
+    __name__,
+    {
+        "Engine": "assay.rollout.playing:Engine",
+        "Environment": "assay.tasks.own.api:Environment",
+        "Episode": "assay.core.records:Episode",
+        "Told": "assay.tasks.own.api:Told",
+        "play": "assay.rollout.playing:play",
+        "to_frame": "assay.rollout.playing:to_frame",
+    },
+)

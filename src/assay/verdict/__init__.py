@@ -15,8 +15,25 @@ No torch, and no project: what `assay judge` does, for notebooks and scripts.
 
 from __future__ import annotations
 
-from assay.verdict.claims import Claim, compare, report
-from assay.verdict.plans import plan, read_plan
-from assay.verdict.results import Results, read
+from typing import TYPE_CHECKING
+
+from assay.core.faces import load_lazily
+
+if TYPE_CHECKING:
+    from assay.verdict.claims import Claim, compare, report
+    from assay.verdict.plans import plan, read_plan
+    from assay.verdict.results import Results, read
 
 __all__ = ["Claim", "Results", "compare", "plan", "read", "read_plan", "report"]
+__getattr__ = load_lazily(
+    __name__,
+    {
+        "Claim": "assay.verdict.claims:Claim",
+        "Results": "assay.verdict.results:Results",
+        "compare": "assay.verdict.claims:compare",
+        "plan": "assay.verdict.plans:plan",
+        "read": "assay.verdict.results:read",
+        "read_plan": "assay.verdict.plans:read_plan",
+        "report": "assay.verdict.claims:report",
+    },
+)
