@@ -31,13 +31,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch
-from benchmarks.common import RESULTS, ROOT, machine, options, page, written
-from tests.presets.shapes import SHAPES, config_of
+from benchmarks.common import RESULTS, machine, options, page, written
+from tests.presets.shapes import SHAPES, config_of, values_of
 from tests.training.forecast_setup import END, Model, forecast, measured, settings, with_preset
 from tests.training.toy_task import WORDS
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from assay.core.config.composition import Selection, compose
 from assay.core.config.reading import parse_params
 from assay.core.config.settings import Params
 from assay.policy.base import tiny
@@ -183,7 +182,7 @@ def floor_seconds(
 
 def preset(name: str, task: str) -> dict[str, Any]:
     """Return the terms of a preset's memory on a task."""
-    params = parse_params(compose(ROOT, Selection(name, task, 0)).values)
+    params = parse_params(values_of(name, task))
     config = config_of(name)
     prompt, reply = TOKENS[task]
     turns = getattr(params.task, "max_turns", 1)

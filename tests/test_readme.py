@@ -19,9 +19,7 @@ from assay.cli import app
 from assay.cli.moved import NO_SUCH_COMMAND
 from assay.cli.reference import reference
 from assay.core import errors
-from assay.core.config.composition import preset_values
 from assay.core.storage.yaml import read_yaml
-from assay.policy.base.pretrained import licence_of
 from assay.tools import readme
 from assay.tools.envcheck.command import SKIPPED
 from assay.verify.checks import CODES
@@ -271,33 +269,6 @@ def test_the_readme_names_the_stages_that_a_clone_makes_and_how_many_it_skips() 
 def test_the_levels_of_verify_are_all_explained() -> None:
     text = without_blocks("docs/verify.md")
     assert re.findall(r"^\| (V\d|none) \|", text, re.M) == ["V0", "V1", "V2", "V3", "V4", "V5", "none"]
-
-
-def test_the_table_of_gpu_presets_says_what_the_presets_and_their_forecast_say() -> None:
-    forecasts = json.loads((ROOT / "benchmarks/results/presets.json").read_text(encoding="utf-8"))["presets"]
-    names = {name.split(", ")[0] for name in forecasts}
-    assert names == {path.stem for path in (ROOT / "configs/grpo").glob("[!_]*_*.yaml")} - {
-        "tiny_smoke",
-        "tiny_json",
-    }
-    for name in names:
-        values = preset_values(ROOT, "grpo", name)
-        train, peaks = (
-            values["train"],
-            [forecasts[f"{name}, {task}"]["peak_gib"] for task in ("collider", "structured")],
-        )
-        told = [
-            values["base"]["model"].split("/")[1],
-            "4 bits" if values["base"]["quantization"] else values["base"]["dtype"],
-            f"| {values['generation']['batch_size']} |",
-            f"{train['items_per_step']} × {train['group_size']}",
-            f"{train['learning_rate']:.0e}".replace("e-0", "e-") + f", {train['lora']['r']}",
-            f"{peaks[0]:.1f} / {peaks[1]:.1f} of {forecasts[f'{name}, collider']['device_gib']}",
-        ]
-        row = next(line for line in GPU.splitlines() if line.startswith(f"| `{name}`"))
-        assert [each for each in told if each.lower() not in row.lower()] == [], row
-        model, parameters = values["base"]["model"], forecasts[f"{name}, collider"]["parameters"]
-        assert f"| {model} | {parameters / 1e9:.2g} B | {licence_of(model)} |" in GPU.splitlines()
 
 
 def test_the_errors_of_the_forecast_are_those_that_were_measured() -> None:

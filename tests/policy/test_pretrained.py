@@ -256,12 +256,12 @@ def test_offline_with_an_empty_cache_one_message_says_what_to_download(tmp_path:
             command, cwd=project, env=environment, capture_output=True, text=True, check=False, timeout=120
         )
 
-    assert assay("config", "use", "grpo=4090_qwen3", "task=collider").returncode == 0
+    assert assay("config", "use", "grpo=4090_qwen3_8b", "task=collider").returncode == 0
     assert assay("fingerprint").returncode == 0
     done = assay("base")
     assert done.returncode == 1 and "Traceback" not in done.stderr + done.stdout
-    model = "Qwen/Qwen3-4B-Instruct-2507"
-    revision = "cdbee75f17c01a7cc42f958dc650907174af0554"
+    model = "Qwen/Qwen3-8B"
+    revision = "b968826d9c46dd6066d109eabc6255188de91218"
     assert done.stderr.count("expected the model") == 1
     assert f"Fix: ./run hf download {model} --revision {revision}" in done.stderr
     assert "expected a CUDA device" in done.stderr  # both are learned at once

@@ -3,8 +3,11 @@ it on a CPU."""
 
 from __future__ import annotations
 
+import atexit
 import json
+import re
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -109,11 +112,43 @@ SHAPES = {
 }
 
 
+PAGE = ROOT / "docs/presets.md"
+
+
+@cache
+def rows() -> Mapping[str, str]:
+    """Return the presets that docs/presets.md has as rows to copy: name, and text of the file."""
+    found = re.findall(r"^\| `(\w+)` \| `(\w+)` \| (`.*`) \| [^|]+\|$", PAGE.read_text(), re.MULTILINE)
+    return {
+        name: f"# @package _global_\ndefaults: [{start}, _self_]\n"
+        + "".join(f"{line.strip('`')}\n" for line in copied.split("<br>"))
+        for name, start, copied in found
+    }
+
+
+def copy_rows(root: Path) -> None:
+    """Write the presets of the page's rows into a project, and what one of them wants for the collider."""
+    for name, text in rows().items():
+        (root / f"configs/grpo/{name}.yaml").write_text(text)
+    (both,) = re.findall(r"`(configs/both/\S+\.yaml)`[^`]+```yaml\n(.+?)```", PAGE.read_text(), re.DOTALL)
+    (root / both[0]).write_text(both[1])
+
+
+@cache
+def _with_rows() -> Path:
+    """Return the root of configs/ with the page's rows copied into it."""
+    root = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, root, ignore_errors=True)
+    shutil.copytree(ROOT / "configs", root / "configs")
+    copy_rows(root)
+    return root
+
+
 @cache
 def values_of(preset: str, task: str) -> Mapping[str, Any]:
-    """Return the settings that a preset makes with a task, which nobody may write in: composed once for all
-    tests."""
-    return compose(ROOT, Selection(preset, task, 0)).values
+    """Return the settings that a preset, shipped or a row of the page, makes with a task, which nobody may
+    write in: composed once for all tests."""
+    return compose(_with_rows(), Selection(preset, task, 0)).values
 
 
 def config_of(preset: str) -> Any:

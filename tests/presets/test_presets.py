@@ -19,14 +19,14 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, Gemma2Config, Gemma2ForCausalLM
 
-from assay.core.config.composition import Selection, compose, files_of, place_of, preset_values, use
+from assay.core.config.composition import Selection, compose, files_of, place_of, preset_values, presets, use
 from assay.core.config.reading import parse_params
 from assay.core.config.settings import PretrainedBase
 from assay.core.decoding import Decoding
 from assay.core.errors import ConfigError
 from assay.policy.base import model_files
 from assay.policy.base.model_files import own_code
-from assay.policy.base.pretrained import LICENCES
+from assay.policy.base.pretrained import LICENCES, licence_of
 from assay.policy.engine.engine import Session
 from assay.policy.model import load
 from assay.tools.doctor import command as doctor
@@ -34,7 +34,17 @@ from assay.tools.own_data.advice import FORECASTS
 from assay.training.logprobs import hidden_states, logits_of
 from tests.house import ROOT
 from tests.policy.architectures import logprobs_of
-from tests.presets.shapes import CONFIGS, SHAPES, config_of, two_steps, values_of, write_base
+from tests.presets.shapes import (
+    CONFIGS,
+    PAGE,
+    SHAPES,
+    config_of,
+    copy_rows,
+    rows,
+    two_steps,
+    values_of,
+    write_base,
+)
 
 PARAMETERS = {
     "4090_qwen3": 4_022_468_096,
@@ -88,6 +98,34 @@ def test_a_preset_trains_saves_loads_again_and_is_measured_on_both_tasks(preset:
     assert len(outcomes) == 2
 
 
+def test_the_page_says_of_each_preset_and_row_what_it_sets_and_what_was_forecast() -> None:
+    shipped = {name for name in presets(ROOT, "grpo") if not name.startswith(("tiny", "pretrained"))}
+    page, known = PAGE.read_text(), json.loads((ROOT / FORECASTS).read_text())["presets"]
+    assert shipped.isdisjoint(rows()) and shipped | set(rows()) == set(SHAPES)
+    assert set(SHAPES) == {name.split(", ")[0] for name in known}
+    for name in SHAPES:
+        (line,) = (line for line in page.split("\n") if line.startswith(f"| `{name}` |"))
+        peaks = [known[f"{name}, {task}"]["peak_gib"] for task in ("collider", "structured")]
+        cells = line.strip("| ").split(" | ")
+        assert cells[-1] == "{:.1f} / {:.1f} of {}".format(*peaks, known[f"{name}, collider"]["device_gib"])
+        values = parse_params(values_of(name, "structured"))
+        assert isinstance(values.base, PretrainedBase)
+        model, licence, train = values.base.model.split("/")[1], licence_of(values.base.model), values.train
+        if name in shipped:
+            rate = f"{train.learning_rate:.0e}".replace("e-0", "e-")
+            assert cells[1:-1] == [
+                model,
+                licence.partition(" Community")[0].partition(" Terms")[0],
+                "4 bits" if values.base.quantization else values.base.dtype,
+                str(values.generation.batch_size),
+                f"{train.items_per_step} × {train.group_size}",
+                f"{rate}, {train.lora.r}",
+            ]
+        else:
+            assert licence == "Apache-2.0" or f"{model} ({licence})" in page
+    assert rows()["cpu_qwen3"] in page  # the example of how a row is copied
+
+
 @pytest.mark.parametrize("preset", SHAPES)
 def test_a_preset_is_pinned_complete_and_counts_the_published_parameters(preset: str) -> None:
     for task in ("collider", "structured"):
@@ -105,6 +143,7 @@ def test_the_doctor_says_revision_licence_download_and_memory_of_a_preset(
     preset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    copy_rows(tmp_path)
     (tmp_path / "benchmarks/results").mkdir(parents=True)
     shutil.copy(ROOT / FORECASTS, tmp_path / FORECASTS)
     said: list[str] = []
@@ -143,18 +182,18 @@ def test_a_model_whose_code_is_in_transformers_is_loaded_and_saved_without_namin
 
 
 def test_a_preset_that_starts_from_another_names_the_file_of_a_setting() -> None:
-    now = Selection("cpu_qwen3", "structured", 0)
-    assert files_of(ROOT, "grpo", "cpu_qwen3") == [
-        f"configs/grpo/{name}.yaml" for name in ("_defaults", "pretrained", "cpu_smollm2_135m", "cpu_qwen3")
+    now = Selection("12gb_qwen3", "structured", 0)
+    assert files_of(ROOT, "grpo", "12gb_qwen3") == [
+        f"configs/grpo/{name}.yaml" for name in ("_defaults", "pretrained", "8gb_qwen3", "12gb_qwen3")
     ]
     for setting, name in (
-        ("base.revision", "cpu_qwen3"),
-        ("base.dtype", "cpu_smollm2_135m"),
+        ("base.revision", "12gb_qwen3"),
+        ("base.template", "8gb_qwen3"),
         ("claim.controls", "pretrained"),
         ("claim.alpha", "_defaults"),
     ):
         assert place_of(ROOT, setting, now).startswith(f"configs/grpo/{name}.yaml, line ")
-    assert preset_values(ROOT, "grpo", "cpu_qwen3").items() <= dict(compose(ROOT, now).values).items()
+    assert preset_values(ROOT, "grpo", "12gb_qwen3").items() <= dict(compose(ROOT, now).values).items()
 
 
 @pytest.mark.parametrize(

@@ -420,7 +420,7 @@ def test_what_is_no_checkpoint_to_go_on_from_is_said_by_the_main_process_and_end
 def test_a_box_without_a_gpu_is_said_once_before_there_are_several_processes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    values = json.loads(json.dumps(compose(ROOT, Selection("4090_qwen3", "structured", 0)).values))
+    values = json.loads(json.dumps(compose(ROOT, Selection("8gb_qwen3", "structured", 0)).values))
     values["distributed"] |= {"processes": 2}
     started: list[Any] = []
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)

@@ -306,8 +306,8 @@ def _fitting() -> tuple[list[str], list[str]]:
 @pytest.mark.parametrize(
     ("gpu", "fits"),
     [
-        (None, ["cpu_qwen3"]),
-        (24, ["4090_qwen3", "8gb_qwen3", "cpu_qwen3", "pretrained"]),
+        (None, ["cpu_smollm2_135m"]),
+        (24, ["4090_qwen3_8b", "8gb_qwen3", "cpu_smollm2_135m", "pretrained"]),
         (8, ["8gb_qwen3", "pretrained"]),
         (80, ["h100_qwen3", "pretrained"]),
     ],

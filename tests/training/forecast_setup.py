@@ -16,7 +16,6 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, Gemma2Config, LlamaConfig, Qwen3Config
 
-from assay.core.config.composition import Selection, compose
 from assay.core.config.reading import parse_params
 from assay.core.config.settings import Params
 from assay.dataset.suite import choose
@@ -31,7 +30,7 @@ from assay.training.adapter import TrainedAdapter
 from assay.training.checkpoints.store import Checkpoints
 from assay.training.grpo import train
 from assay.training.log.history import History, Watch
-from tests.house import ROOT
+from tests.presets.shapes import values_of
 from tests.training.toy_task import WORDS, Letters
 
 CONFIGS = {"qwen3": Qwen3Config, "llama": LlamaConfig, "gemma2": Gemma2Config}
@@ -126,7 +125,7 @@ def settings(model: Model, **train: Any) -> Params:
 
 def with_preset(preset: str, lengths: Lengths, *, device: str, **train: Any) -> Params:
     """Return a preset's settings for a few steps of episodes as long as this, with hardly any validation."""
-    values: Any = compose(ROOT, Selection(preset, "collider", 0)).values
+    values: Any = json.loads(json.dumps(values_of(preset, "collider")))
     values["device"], values["distributed"]["backend"] = device, "nccl" if device == "cuda" else "gloo"
     values["task"]["max_new_tokens"]["json"] = lengths.new
     values["train"] |= train
