@@ -3,6 +3,7 @@ out."""
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 from pathlib import Path
@@ -312,8 +313,12 @@ def test_what_dvc_takes_is_let_through(project: Path, given: list[str]) -> None:
     check_overrides(project, given)
 
 
-def test_where_a_value_comes_from_is_said_file_by_file_and_the_last_one_counts(tmp_path: Path) -> None:
+def test_where_a_value_comes_from_is_said_file_by_file_and_the_last_one_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shutil.copytree(REPOSITORY / "configs", tmp_path / "configs")
+    # The same files compose to the same settings, however many of them are asked for.
+    monkeypatch.setattr(composition, "compose", functools.cache(composition.compose))
     use(tmp_path, grpo="tiny_json", task="structured", seed=None)
     now = selected(tmp_path)
     values = compose(tmp_path, now).values

@@ -55,7 +55,7 @@ def same(one: Sequence[Completion], other: Sequence[Completion]) -> bool:
     return [a.ids for a in one] == [b.ids for b in other]
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.7, 1.0])
+@pytest.mark.parametrize("temperature", [0.0, 1.0, pytest.param(0.7, marks=pytest.mark.long)])
 def test_tokens_and_ends_are_those_without_drafts(
     model: Any, temperature: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
