@@ -134,7 +134,7 @@ class Bench:
     def __init__(self, policy: Policy, work: Work, device: str) -> None:
         self.policy, self.work, self.device = policy, work, device
         dialogue = policy.dialogue
-        marks = len(dialogue.opening([{"role": "user", "content": ""}])), len(dialogue.reply("", last_id=-1))
+        marks = len(dialogue.prompt([{"role": "user", "content": ""}])), len(dialogue.reply("", last_id=-1))
         self._task = Filler(work, work.prompt - marks[0], work.reply - marks[1])
         # As the presets have it: bfloat16 on a GPU is not played by lean.
         self._decoding = Decoding(1.0, work.new, "lean" if device == "cpu" else "cached")
@@ -157,7 +157,7 @@ class Bench:
 
     def _opened(self) -> list[list[int]]:
         started = [self._task.start(play.item, play.world_seed)[0] for play in self._plays]
-        return [self.policy.dialogue.opening(messages) for messages in started]
+        return [self.policy.dialogue.prompt(messages) for messages in started]
 
     def stock(self) -> list[list[int]]:
         """Play once as TRL does: generate over left-padded ids, then over all of them again."""

@@ -230,7 +230,7 @@ class Ours(Side):
         told = [turn.observation for turn in one.turns if turn.observation is not None]
         after = one.n_tokens + sum(len(dialogue.reply(each, last_id=dialogue.eos_id)) for each in told)
         # The prompt is the same in every world.
-        return Talk(one.item_id, len(dialogue.opening(opened)), after, one.n_tokens, len(one.turns))
+        return Talk(one.item_id, len(dialogue.prompt(opened)), after, one.n_tokens, len(one.turns))
 
     def _apart(self, model: Any, one: Any) -> float:
         row = (one.prompt_ids, one.completion_ids, one.logprobs, one.mask)
@@ -334,7 +334,7 @@ class Stock(Side):
         them."""
         plays = self.suite(episodes).plays()
         openings = [
-            self.policy.dialogue.opening(self.task.start(one.item, one.world_seed)[0]) for one in plays
+            self.policy.dialogue.prompt(self.task.start(one.item, one.world_seed)[0]) for one in plays
         ]
         inputs = stock.left_padded(openings, self.policy.pad_id, "cpu")
         out = self.policy.model.generate(

@@ -135,7 +135,7 @@ def same_conversation(
         SystemExit: A prompt or an observation has other tokens.
     """
     messages, state = task.start(play.item, play.world_seed)
-    if list(prompt) != dialogue.opening(messages):
+    if list(prompt) != dialogue.prompt(messages):
         raise SystemExit(f"stock's prompt of {play.item.id} has other tokens than ours: {prompt[:12]} ...")
     at = cut = 0
     while at < len(ids):

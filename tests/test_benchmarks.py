@@ -169,7 +169,7 @@ def test_playing_the_natural_way_is_the_same_greedy_play(policy: Policy) -> None
 def test_a_stock_episode_with_another_prompt_or_observation_ends_the_measurement(policy: Policy) -> None:
     dialogue = policy.dialogue
     messages, state = TASK.start(PLAYS[0].item, PLAYS[0].world_seed)
-    prompt, ids, mask = dialogue.opening(messages), list[int](), list[int]()
+    prompt, ids, mask = dialogue.prompt(messages), list[int](), list[int]()
     for text in ("s", "s", "nc3"):
         step = TASK.step(state, text)
         state, written = step.state, [*dialogue._ids(text), dialogue.eos_id]
@@ -207,7 +207,7 @@ def test_trl_is_spoken_to_in_json_with_the_tokens_that_our_dialogue_has(spoken: 
     assert told is not None
     dialogue = Dialogue(spoken.tokenizer)
     ours = [
-        *dialogue.opening(messages),
+        *dialogue.prompt(messages),
         *dialogue._ids(text),
         dialogue.eos_id,
         *dialogue.reply(told, last_id=dialogue.eos_id),

@@ -77,7 +77,7 @@ def test_a_broken_merge_is_refused(weights: Weights, side: Side, breaks: Callabl
     ) as refused:
         side.parity(merged, BOUNDS, base_was_4bit=False)
     assert (
-        "greedy tokens" in refused.value.found and f"{len(OPENINGS)} held-out openings" in refused.value.where
+        "greedy tokens" in refused.value.found and f"{len(OPENINGS)} held-out prompts" in refused.value.where
     )
     assert "apart at" in refused.value.found and refused.value.fix
 

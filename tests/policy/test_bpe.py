@@ -55,7 +55,7 @@ def test_a_text_has_the_ids_that_the_library_gives_it(learned: tuple[str, Path])
         assert ids == library(text, add_special_tokens=False)["input_ids"], text
         assert library.decode(ids, skip_special_tokens=False) == text
     dialogue, asked = Dialogue(library), [{"role": "user", "content": texts(task, 1)[0]}]
-    assert merged.opening(asked) == dialogue.opening(asked)
+    assert merged.prompt(asked) == dialogue.prompt(asked)
     for last in (merged.eos_id, merged.vocabulary["s"]):
         assert merged.reply("{}", last_id=last) == dialogue.reply("{}", last_id=last)
 

@@ -55,8 +55,8 @@ def test_a_setting_of_the_template_reaches_every_prompt_and_goes_with_the_weight
     loud = Weights(weights.base, weights.adapter, "cpu", "float32", None, {"loud": True})
     plain = weights.policy().dialogue
     for dialogue in (loud.policy().dialogue, merge(loud).dialogue, loud.load(loud.base, None, None).dialogue):
-        mark = plain.opening([{"role": "user", "content": " "}])[1]
-        assert dialogue.opening(ASKED) == [*plain.opening(ASKED), mark]
+        mark = plain.prompt([{"role": "user", "content": " "}])[1]
+        assert dialogue.prompt(ASKED) == [*plain.prompt(ASKED), mark]
         assert dialogue.reply("b", last_id=2) == [*plain.reply("b", last_id=2), mark]
     with pytest.raises(PolicyError, match="did you mean loud"):
         load(
@@ -71,9 +71,9 @@ def test_a_setting_of_the_template_reaches_every_prompt_and_goes_with_the_weight
 
 def test_what_is_remembered_is_given_as_if_it_were_new(weights: Weights) -> None:
     policy = weights.policy()
-    told, dialogue = policy.dialogue.opening(ASKED), policy.dialogue
+    told, dialogue = policy.dialogue.prompt(ASKED), policy.dialogue
     told.append(0)  # whoever goes on with an opening changes no later one
-    assert dialogue.opening(ASKED) == told[:-1] == weights.policy().dialogue.opening(ASKED)
+    assert dialogue.prompt(ASKED) == told[:-1] == weights.policy().dialogue.prompt(ASKED)
     for ids in ([3], [4], [3], [3, 4] * SHORT, [4, 3] * SHORT):
         assert dialogue.text(ids) == dialogue.text([*ids, dialogue.eos_id]) == policy.tokenizer.decode(ids)
 
@@ -85,14 +85,14 @@ def test_openings_are_remembered_up_to_so_many_characters(
     dialogue = weights.policy().dialogue
     for length in (*range(60), *range(60)):
         asked = [{"role": "user", "content": "g" * length}]
-        assert dialogue.opening(asked) == dialogue._open(asked)
+        assert dialogue.prompt(asked) == dialogue._open(asked)
         held = [len(text) for said in dialogue._opened for message in said for _, text in message]
         assert 0 < sum(held) <= 100
 
 
 def test_a_message_that_is_no_text_is_refused_in_words(weights: Weights) -> None:
     with pytest.raises(PolicyError):
-        weights.policy().dialogue.opening([{"role": "user", "content": ["a"]}])  # type: ignore[dict-item]
+        weights.policy().dialogue.prompt([{"role": "user", "content": ["a"]}])  # type: ignore[dict-item]
 
 
 VOCABULARIES = {"collider": compact_vocabulary(), "structured": tuple(shop.vocabulary()), "no words": ()}
@@ -120,7 +120,7 @@ def test_a_text_has_the_ids_that_the_tokenizer_gives_it(task: str) -> None:
 def test_openings_and_replies_are_those_of_the_dialogue() -> None:
     words, dialogue = Words(compact_vocabulary()), Dialogue(build_tokenizer(compact_vocabulary()))
     asked = [{"role": "user", "content": "L9 gb55z041"}]
-    assert words.opening(asked) == dialogue.opening(asked)
+    assert words.prompt(asked) == dialogue.prompt(asked)
     for last in (words.eos_id, words.vocabulary["s"]):
         assert words.reply("L8", last_id=last) == dialogue.reply("L8", last_id=last)
     assert words.end_ids == dialogue.end_ids

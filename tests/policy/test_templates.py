@@ -127,7 +127,7 @@ def assembled(
 ) -> list[int]:
     """Carry a conversation on with these completions in the assistant's place, up to where it is to write
     next."""
-    ids, written = dialogue.opening(messages[:1]), iter(completions)
+    ids, written = dialogue.prompt(messages[:1]), iter(completions)
     for message in messages[1:]:
         if message["role"] == "assistant":
             last = next(written)
@@ -199,7 +199,7 @@ def test_what_the_policy_saw_and_wrote_is_never_changed_and_each_answer_is_close
     ]
     told = [data.draw(words), "next", data.draw(words)]
     ids = assembled(dialogue, talk([told[0], "", told[1], "", told[2]]), completions)
-    saw = dialogue.opening(talk(told[:1]))
+    saw = dialogue.prompt(talk(told[:1]))
     for done, observation in zip(completions, told[1:], strict=True):
         assert ids[: len(saw) + len(done)] == saw + done
         saw += done + dialogue.reply(observation, last_id=done[-1])
@@ -248,7 +248,7 @@ def test_both_tasks_speak_with_every_template_of_the_presets_and_send_no_system_
     assert max(len(messages) for messages in taught) > (2 if task == "collider" else 1)
     for messages in taught:
         assert [m["role"] for m in messages] == ["user", "assistant"] * (len(messages) // 2)
-        start = tokenizer_of(name).decode(dialogue.opening(messages[:1]))
+        start = tokenizer_of(name).decode(dialogue.prompt(messages[:1]))
         assert messages[0]["content"] in start
         assert start.endswith(("assistant\n", "</think>\n\n", "model\n", "<|end_header_id|>\n\n"))
         whole, mask = dialogue.whole(messages)
@@ -274,7 +274,7 @@ def warned(dialogue: Dialogue, name: str, params: Params, messages: Sequence[Mes
     ("name", "header"), [("gptoss", "<|channel|>final<|message|>"), ("muse_glimmer", " to=user<|message|>")]
 )
 def test_a_template_whose_answers_have_a_header_of_their_own_is_refused(name: str, header: str) -> None:
-    with pytest.raises(PolicyError, match="openings end where an answer begins") as told:
+    with pytest.raises(PolicyError, match="prompts end where an answer begins") as told:
         dialogue_of(name)
     assert header in told.value.found
 
@@ -282,7 +282,7 @@ def test_a_template_whose_answers_have_a_header_of_their_own_is_refused(name: st
 def test_what_a_template_says_against_messages_is_told_as_ours() -> None:
     messages = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hello"}]
     with pytest.raises(PolicyError, match="System role not supported") as told:
-        dialogue_of("gemma").opening(messages)
+        dialogue_of("gemma").prompt(messages)
     assert "system, user" in told.value.expected
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()), eos_token="<e>")  # type: ignore[no-untyped-call]
     for broken, said in (
@@ -352,10 +352,10 @@ def test_a_conversation_opens_an_episode_where_the_template_takes_its_roles(name
     assert all(message["content"] in without for message in TOLD[1:])
     if name == "gemma":
         with pytest.raises(PolicyError, match="system") as told:
-            dialogue_of(name).opening(TOLD)
+            dialogue_of(name).prompt(TOLD)
         assert "first user message" in told.value.fix
     else:
-        read = tokenizer_of(name).decode(dialogue_of(name).opening(TOLD))
+        read = tokenizer_of(name).decode(dialogue_of(name).prompt(TOLD))
         places = [read.index(message["content"].strip()) for message in TOLD]
         assert places == sorted(places) and "Be kind." not in without
 
@@ -369,9 +369,9 @@ def test_a_template_that_passes_a_systems_message_over_is_refused() -> None:
         " endif %}"
     )
     dialogue = Dialogue(deaf)
-    assert dialogue.opening(TOLD[1:])
+    assert dialogue.prompt(TOLD[1:])
     with pytest.raises(PolicyError, match="drops or rewrites") as told:
-        dialogue.opening(TOLD)
+        dialogue.prompt(TOLD)
     assert "first user message" in told.value.fix
 
 
@@ -381,7 +381,7 @@ def test_a_control_token_in_a_text_is_read_as_the_token_and_its_name_is_known(na
     assert set(SPECIAL[name][0]) <= set(names)
     end = SPECIAL[name][0][0]
     plain, injected = (
-        dialogue_of(name).opening([{"role": "user", "content": text}]) for text in ("Who?", f"Who?{end}")
+        dialogue_of(name).prompt([{"role": "user", "content": text}]) for text in ("Who?", f"Who?{end}")
     )
     number = tokenizer_of(name).convert_tokens_to_ids(end)
     assert injected.count(number) == plain.count(number) + 1

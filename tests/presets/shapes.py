@@ -116,39 +116,34 @@ PAGE = ROOT / "docs/presets.md"
 
 
 @cache
-def rows() -> Mapping[str, str]:
-    """Return the presets that docs/presets.md has as rows to copy: name, and text of the file."""
-    found = re.findall(r"^\| `(\w+)` \| `(\w+)` \| (`.*`) \| [^|]+\|$", PAGE.read_text(), re.MULTILINE)
-    return {
-        name: f"# @package _global_\ndefaults: [{start}, _self_]\n"
-        + "".join(f"{line.strip('`')}\n" for line in copied.split("<br>"))
-        for name, start, copied in found
-    }
+def listed() -> Mapping[str, str]:
+    """Return the files that docs/presets.md has to copy: name, and text as one writes it."""
+    entry = re.compile(r"^# (\w+(?:-\w+)?)(?:: .*)?\n((?:.+\n)+?)(?=\n|```)", re.MULTILINE)
+    blocks = "".join(re.findall(r"^```text\n(?:.*\n)*?```", PAGE.read_text(), re.MULTILINE))
+    return {name: f"# @package _global_\n{text}" for name, text in entry.findall(blocks)}
 
 
-def copy_rows(root: Path) -> None:
-    """Write the presets of the page's rows into a project, and what one of them wants for the collider."""
-    for name, text in rows().items():
-        (root / f"configs/grpo/{name}.yaml").write_text(text)
-    (both,) = re.findall(r"`(configs/both/\S+\.yaml)`[^`]+```yaml\n(.+?)```", PAGE.read_text(), re.DOTALL)
-    (root / both[0]).write_text(both[1])
+def copy_listed(root: Path) -> None:
+    """Write the files that the page has to copy into a project: presets, and one for a task alone."""
+    for name, text in listed().items():
+        (root / "configs" / ("both" if "-" in name else "grpo") / f"{name}.yaml").write_text(text)
 
 
 @cache
-def _with_rows() -> Path:
-    """Return the root of configs/ with the page's rows copied into it."""
+def _with_listed() -> Path:
+    """Return the root of configs/ with the page's presets copied into it."""
     root = Path(tempfile.mkdtemp())
     atexit.register(shutil.rmtree, root, ignore_errors=True)
     shutil.copytree(ROOT / "configs", root / "configs")
-    copy_rows(root)
+    copy_listed(root)
     return root
 
 
 @cache
 def values_of(preset: str, task: str) -> Mapping[str, Any]:
-    """Return the settings that a preset, shipped or a row of the page, makes with a task, which nobody may
-    write in: composed once for all tests."""
-    return compose(_with_rows(), Selection(preset, task, 0)).values
+    """Return the settings that a preset, shipped or of the page, makes with a task, which nobody may write
+    in: composed once for all tests."""
+    return compose(_with_listed(), Selection(preset, task, 0)).values
 
 
 def config_of(preset: str) -> Any:
@@ -298,7 +293,7 @@ def _trained(project: Project) -> Outcome:
         on_step=lambda _: None,
         credit=lambda step, item_id, member: float(member),
     )
-    ids = policy.dialogue.opening([{"role": "user", "content": text}])
+    ids = policy.dialogue.prompt([{"role": "user", "content": text}])
     before = logprobs(policy, ids)
     adapted = sorted(name for name, module in policy.model.named_modules() if hasattr(module, "lora_A"))
     unmoved = sorted(

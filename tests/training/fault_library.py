@@ -287,7 +287,7 @@ a metric that is NaN | fault, records | judge | playing NanMetric
 a parser that raises | fault, task code | step | playing ParsesWithoutNet
 a world of global chance | fault, repetition | world_seed | playing GlobalChance
 a world of fresh chance | fault, repetition | world_seed | playing FreshChance
-an opening that changes | fault, repetition | world_seed | playing RestlessOpening
+a prompt that changes | fault, repetition | world_seed | playing RestlessOpening
 a state that is changed in place | fault, repetition | copy what a step changes | playing ChangesItsState
 episodes that never end | fault, endings | task.max_turns | playing NeverEnds
 an environment that crashes | fault, environment | health.max_lost_share | playing CrashingEnvironment
@@ -322,8 +322,8 @@ a validation suite smaller than asked for | warning, validation items | validati
 rewards of a million, unscaled | warning, reward size | train.scale_rewards | HUGE_REWARDS
 a generation config of another model | warning, generation config | generation_config.json | other_config
 a base that thinks aloud, and no room | warning, reasoning | task.max_new_tokens.compact | THINKS_ALOUD
-a template that refuses the system role | fault, opening | roles system | REFUSES_SYSTEM
-a template that drops the system role | fault, opening | roles system | DROPS_SYSTEM
+a template that refuses the system role | fault, first messages | roles system | REFUSES_SYSTEM
+a template that drops the system role | fault, first messages | roles system | DROPS_SYSTEM
 completions too short for an answer | fault, completion limit | task.max_new_tokens.compact | FOUR_TOKENS
 completions that are mostly cut off | warning, truncation | task.max_new_tokens.compact | EIGHT_TOKENS
 modules that the base does not have | fault, LoRA targets | all-linear | MISSPELT

@@ -23,7 +23,7 @@ from assay.tools.doctor import probe
 from assay.tools.doctor.examination import examine_without_model
 from assay.tools.doctor.forecast import passes
 from assay.tools.doctor.observed import MOST_STEPS
-from assay.tools.doctor.texts import render_openings
+from assay.tools.doctor.texts import render_prompts
 from assay.tools.doctor.worlds import TrainingAhead
 from assay.tools.findings import DoctorCheck, refuse_faults, verdict_of
 from assay.training.adapter import tensors_digest
@@ -248,11 +248,11 @@ def test_a_pass_there_is_no_time_for_is_not_made_and_that_is_said(monkeypatch: p
     assert "gradients" not in {finding.check for finding in findings}
 
 
-def test_openings_that_take_long_to_render_are_as_many_as_there_is_time_for() -> None:
+def test_prompts_that_take_long_to_render_are_as_many_as_there_is_time_for() -> None:
     setup = healthy()
     plays = choose(setup.items, 8, split="train", draws=1, seed=0).plays()
-    assert len(render_openings(setup.policy, setup.task, plays).prompts) == 8
-    assert len(render_openings(setup.policy, setup.task, plays, until=0.0).prompts) == 1
+    assert len(render_prompts(setup.policy, setup.task, plays).prompts) == 8
+    assert len(render_prompts(setup.policy, setup.task, plays, until=0.0).prompts) == 1
 
 
 def test_copies_within_a_group_are_forecast_as_what_the_alarm_of_a_training_would_say() -> None:

@@ -1,4 +1,4 @@
-"""Examples in the prompt: dialogues on train items before the opening of a held-out one, as many as fit. No
+"""Examples in the prompt: dialogues on train items before the prompt of a held-out one, as many as fit. No
 torch."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MARGIN = 1.25
 
 
 class Shown:
-    """A task as another `Task`, every opening of which stands behind dialogues on train items.
+    """A task as another `Task`, every prompt of which stands behind dialogues on train items.
 
     Those of items that ask for the same form of answer are taken first, and stand last.
 
@@ -50,7 +50,7 @@ class Shown:
         return [*messages[:first], *told, *messages[first:]], state
 
     def examples(self, item: Item) -> list[list[Message]]:
-        """Return the dialogues that an item's opening stands behind."""
+        """Return the dialogues that an item's prompt stands behind."""
         shape = "" if self._key is None else self._key.shape(item)
         if shape not in self._chosen:
             self._chosen[shape] = self._choose(shape)
@@ -99,10 +99,10 @@ def few_shot(
             return task, 0
         fitting = cast(Task, shown)
         worlds = {play.item.id: play for play in suite.plays()}.values()
-        openings = [
+        prompts = [
             (fitting.start(p.item, p.world_seed)[0], task.start(p.item, p.world_seed)[0]) for p in worlds
         ]
-        longer = max(len(dialogue.opening(ours)) - len(dialogue.opening(plain)) for ours, plain in openings)
+        longer = max(len(dialogue.prompt(ours)) - len(dialogue.prompt(plain)) for ours, plain in prompts)
         if task.max_prompt_tokens is not None:
             shown.max_prompt_tokens = task.max_prompt_tokens + longer
         if positions is None:
@@ -114,13 +114,13 @@ def few_shot(
 
 
 def _room(task: Task, suite: Suite, dialogue: Opens, max_new_tokens: int) -> int:
-    """Return how many tokens may come behind an opening, by what scripted players are told there."""
+    """Return how many tokens may come behind a prompt, by what scripted players are told there."""
     plays = [play for play in suite.plays() if play.draw == 0][:LOOKED_AT]
     turns, told = 1, {""}
     for name in task.rivals:
         for episode in play_baseline(task, task.baselines()[name], plays, name):
             turns = max(turns, len(episode.turns))
             told |= {turn.observation for turn in episode.turns if turn.observation is not None}
-    # What stands around an observation is as long as around a message of an opening
-    replies = max(len(dialogue.opening([{"role": "user", "content": text}])) for text in told)
+    # What stands around an observation is as long as around a message of a prompt
+    replies = max(len(dialogue.prompt([{"role": "user", "content": text}])) for text in told)
     return turns * max_new_tokens + int(MARGIN * (turns - 1) * replies)

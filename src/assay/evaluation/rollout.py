@@ -130,14 +130,14 @@ class _Players:
         return [ended[place] for place in range(len(plays))]
 
     def _admitted(self, session: Conversations | None, new: Sequence[Row]) -> Conversations | None:
-        openings, seeds = [one.prompt_ids for one in new], [one.play.seed for one in new]
+        prompts, seeds = [one.prompt_ids for one in new], [one.play.seed for one in new]
         if not new:
             return session
         bounds = [] if self._bound is None else [self._bound(one.play.item) for one in new]
         with self._timed("generate"):
             if session is None:
-                return converse(self._policy, openings, seeds, self._decoding, bounds)
-            session.admit(openings, seeds, bounds)
+                return converse(self._policy, prompts, seeds, self._decoding, bounds)
+            session.admit(prompts, seeds, bounds)
             return session
 
     def _turn(self, session: Conversations, talking: Sequence[Placed]) -> tuple[list[Placed], list[Placed]]:
@@ -169,9 +169,9 @@ class _Players:
     def _opened(self, plays: Sequence[Play]) -> list[Row]:
         rows: list[Row] = []
         task, dialogue, timed = self._task, self._policy.dialogue, self._timed
-        # Copies of a group share an opening, and its failure; only the first of them counts what was tried
+        # Copies of a group share a prompt, and its failure; only the first of them counts what was tried
         # again.
-        openings: dict[World, Prompt | GivenUp] = {}
+        prompts: dict[World, Prompt | GivenUp] = {}
         worlds = {(each.item.id, each.world_seed): each for each in plays}
         begun = {}
         if side_by_side(task) is not None:
@@ -180,13 +180,13 @@ class _Players:
                 begun = dict(zip(worlds, started_all, strict=True))
         for each in plays:
             key, again = (each.item.id, each.world_seed), 0
-            if key not in openings:
+            if key not in prompts:
                 started, before = begun.get(key, (None, 0))
                 try:
                     if isinstance(started, GivenUp):
                         raise started
                     with timed("encode"):
-                        openings[key], again = tried(
+                        prompts[key], again = tried(
                             self._retries,
                             open_item,
                             task,
@@ -198,8 +198,8 @@ class _Players:
                         )
                     again += before
                 except GivenUp as gone:
-                    openings[key], again = gone, gone.attempts - 1
-            opened = openings[key]
+                    prompts[key], again = gone, gone.attempts - 1
+            opened = prompts[key]
             if isinstance(opened, GivenUp):
                 self._refuse(each, opened)
                 rows.append(Row(each, None, [], 0, again, gone=opened))

@@ -28,7 +28,7 @@ T = TypeVar("T")
 class Rollout:
     """An episode and the exact tokens behind it.
 
-    `completion_ids` holds everything after the opening: the policy's tokens (mask 1, with log-probabilities)
+    `completion_ids` holds everything after the prompt: the policy's tokens (mask 1, with log-probabilities)
     and the environment's (mask 0, log-probability 0). `retries` counts calls to the environment that had to
     be made again.
     """
@@ -91,7 +91,7 @@ class Row:
     read: hashlib._Hash = field(default_factory=hashlib.sha256)  # of all tokens so far
 
     def __post_init__(self) -> None:
-        """Begin with the opening."""
+        """Begin with the prompt."""
         self.read.update(_bytes(self.prompt_ids))
 
     @property
@@ -262,8 +262,8 @@ class Opens(Protocol):
     """Renders and tokenises: `policy.dialogue.Dialogue`, or `policy.words.Words` where there is no
     tokenizer."""
 
-    def opening(self, messages: Sequence[Message]) -> list[int]:
-        """Return the token ids of an opening, up to where the policy starts to write."""
+    def prompt(self, messages: Sequence[Message]) -> list[int]:
+        """Return the token ids of a prompt, up to where the policy starts to write."""
         ...
 
 
@@ -285,7 +285,7 @@ def open_item(
     timed: Timed = untimed,
     started: tuple[list[Message], Any] | None = None,
 ) -> Prompt:
-    """Return the opening of an item, rendered by the chat template and no longer than
+    """Return the prompt of an item, rendered by the chat template and no longer than
     `task.max_prompt_tokens`.
 
     Only what is read may be cut: the state is that of the whole item, so that stored completions are graded
@@ -299,7 +299,7 @@ def open_item(
     """
     with timed("environment"):
         messages, state = task.start(item, world_seed) if started is None else started
-    ids = dialogue.opening(messages)
+    ids = dialogue.prompt(messages)
     limit = task.max_prompt_tokens
     if limit is None or len(ids) <= limit:
         return Prompt(ids, state, item.chars_cut)
@@ -326,7 +326,7 @@ def _chars(messages: Sequence[Message]) -> int:
 def _fitted(
     task: Task, dialogue: Opens, item: Item, world_seed: int, *, excess: int, chars: int, timed: Timed
 ) -> tuple[list[int], int] | None:
-    """Return the ids of the shortened opening that fits and what it lacks in characters; None if none
+    """Return the ids of the shortened prompt that fits and what it lacks in characters; None if none
     fits."""
     limit = task.max_prompt_tokens or 0
     too_few, enough = 0, chars + 1
@@ -343,7 +343,7 @@ def _fitted(
             continue
         with timed("environment"):
             messages, _ = task.start(shorter, world_seed)
-        ids = dialogue.opening(messages)
+        ids = dialogue.prompt(messages)
         if len(ids) <= limit:
             best, enough = (ids, shorter.chars_cut), cut
         else:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 WHERE = "models/adapter merged into models/base"
 IN_MEMORY_BYTES = 256 * 2**20  # of logits; beyond, they are on disk
-Openings = Callable[["Policy"], Sequence[Sequence[int]]]
+PromptsOf = Callable[["Policy"], Sequence[Sequence[int]]]
 
 
 class Parity(Record):
@@ -33,9 +33,9 @@ class Parity(Record):
     base_was_4bit: bool = Field(
         description="if so, what was merged are its weights in the compute dtype, not 4-bit ones"
     )
-    prompts: int = Field(ge=1, description="held-out openings that both answered")
+    prompts: int = Field(ge=1, description="held-out prompts that both answered")
     positions: int = Field(
-        ge=1, description="places of openings and completions at which all logits were compared"
+        ge=1, description="places of prompts and completions at which all logits were compared"
     )
     tokens: int = Field(ge=1, description="tokens of the adapter's own greedy completions")
     greedy_agreement: float = Field(
@@ -89,25 +89,25 @@ class Side:
 
     Args:
         policy: The base under its adapter.
-        openings: Token ids of the prompts.
+        prompts: Token ids of the prompts.
         decoding: Greedy, with the token limit of the task.
         batch_size: Conversations held at once.
     """
 
     def __init__(
-        self, policy: Policy, openings: Sequence[Sequence[int]], decoding: Decoding, *, batch_size: int
+        self, policy: Policy, prompts: Sequence[Sequence[int]], decoding: Decoding, *, batch_size: int
     ) -> None:
         import torch
 
         from assay.policy.base.adapter_files import greedy, logits_of
 
         self._decoding, self._batch_size = decoding, batch_size
-        self._openings, self._digest = [list(ids) for ids in openings], policy.digest
-        self._completions = greedy(policy, self._openings, decoding, batch_size=batch_size)
+        self._prompts, self._digest = [list(ids) for ids in prompts], policy.digest
+        self._completions = greedy(policy, self._prompts, decoding, batch_size=batch_size)
         # Closed, and with that gone, at the end of the block; a process that dies leaves nothing either.
         self._logits = tempfile.SpooledTemporaryFile(max_size=IN_MEMORY_BYTES)  # noqa: SIM115
-        for opening, completion in zip(self._openings, self._completions, strict=True):
-            logits = logits_of(policy, opening + completion)
+        for prompt, completion in zip(self._prompts, self._completions, strict=True):
+            logits = logits_of(policy, prompt + completion)
             self._dtype = logits.dtype
             np.save(self._logits, logits.view(torch.uint8).numpy())
 
@@ -129,9 +129,9 @@ class Side:
         positions = n_tokens = n_agreed = 0
         difference = 0.0
         self._logits.seek(0)
-        for opening, completion in zip(self._openings, self._completions, strict=True):
+        for prompt, completion in zip(self._prompts, self._completions, strict=True):
             ours = torch.from_numpy(np.load(self._logits)).view(self._dtype)
-            theirs = logits_of(merged, opening + completion)
+            theirs = logits_of(merged, prompt + completion)
             positions += len(ours)
             n_tokens += len(completion)
             if ours.shape != theirs.shape:
@@ -140,15 +140,15 @@ class Side:
             largest = float((ours.float() - theirs.float()).abs().max())
             difference = max(difference, largest) if math.isfinite(largest) else math.inf
             # The logits before a token decide it.
-            before = slice(len(opening) - 1, len(opening) + len(completion) - 1)
+            before = slice(len(prompt) - 1, len(prompt) + len(completion) - 1)
             n_agreed += int((theirs[before].argmax(-1) == torch.tensor(completion)).sum())
-        free = greedy(merged, self._openings, self._decoding, batch_size=self._batch_size)
+        free = greedy(merged, self._prompts, self._decoding, batch_size=self._batch_size)
         pairs = list(zip(self._completions, free, strict=True))
         same = sum(
             a == b for ours_ids, theirs_ids in pairs for a, b in zip(ours_ids, theirs_ids, strict=False)
         )
         longest = sum(max(len(ours_ids), len(theirs_ids)) for ours_ids, theirs_ids in pairs)
-        return MergeComparison(len(self._openings), positions, n_tokens, n_agreed, same / longest, difference)
+        return MergeComparison(len(self._prompts), positions, n_tokens, n_agreed, same / longest, difference)
 
     def parity(
         self, merged: Policy, bounds: ParitySettings, *, base_was_4bit: bool
@@ -185,7 +185,7 @@ def refusal(found: MergeComparison, bounds: ParitySettings) -> PackageError:
             f"logits up to {found.difference:.3g} apart at {found.positions} places, "
             f"{found.n_agreed} of {found.n_tokens} greedy tokens ({found.agreement:.2%}) the same"
         ),
-        where=f"{WHERE}, {found.prompts} held-out openings",
+        where=f"{WHERE}, {found.prompts} held-out prompts",
         fix=(
             "train again (./run dvc repro train) if adapter or base was changed; if the precision of"
             " base.dtype is the reason, a larger package.parity.max_logit_difference in your preset says so"

@@ -118,7 +118,7 @@ class ChatTemplate:
         """Cut from the template what it writes between two answers.
 
         Raises:
-            PolicyError: It drops or repeats messages, or its openings do not end where an answer begins.
+            PolicyError: It drops or repeats messages, or its prompts do not end where an answer begins.
         """
         asked, answer = {"role": "user", "content": "."}, {"role": "assistant", "content": _ASSISTANT_MARK}
         opened = unthought(self.render([asked], open_turn=True))
@@ -137,8 +137,8 @@ class ChatTemplate:
         ):
             behind = answered.split(_ASSISTANT_MARK)[0]
             raise PolicyError(
-                "a chat template whose openings end where an answer begins",
-                found=f"an opening that ends in {opened[-40:]!r}, and an answer behind {behind[-40:]!r}",
+                "a chat template whose prompts end where an answer begins",
+                found=f"a prompt that ends in {opened[-40:]!r}, and an answer behind {behind[-40:]!r}",
                 where=self.where,
                 fix=(
                     "write the assistant's header under `if add_generation_prompt` in chat_template.jinja; a"
@@ -186,7 +186,7 @@ def _without_clock(source: str) -> str:
 MOST_TOLD = 4096  # texts whose ids are remembered
 MOST_WRITTEN, SHORT = 1024, 64  # completions whose texts are, where they are no longer than so many tokens
 _MARK = re.compile(r"[<\[].*[>\]]", re.DOTALL)
-# Characters of openings whose ids are: more than a tiny preset's task has in all, so that an epoch does not
+# Characters of prompts whose ids are: more than a tiny preset's task has in all, so that an epoch does not
 # read what the one before has read.
 MOST_OPENED = 2**20
 
@@ -195,7 +195,7 @@ class Dialogue:
     """Turns messages into token ids by a tokenizer's chat template.
 
     A template is applied to whole conversations; re-rendering the history after each turn may change tokens
-    the policy has already written (templates that strip earlier reasoning do). So only the opening is
+    the policy has already written (templates that strip earlier reasoning do). So only the prompt is
     rendered; what stands between one completion and the next is cut from the template once, as text around
     two marks.
 
@@ -262,8 +262,8 @@ class Dialogue:
         """
         return self._template.render(messages, open_turn=open_turn)
 
-    def opening(self, messages: Sequence[Message]) -> list[int]:
-        """Return the token ids of an opening, up to where the policy starts to write.
+    def prompt(self, messages: Sequence[Message]) -> list[int]:
+        """Return the token ids of a prompt, up to where the policy starts to write.
 
         Raises:
             PolicyError: The template cannot render these messages, such as a system's where it knows none.
@@ -328,10 +328,10 @@ class Dialogue:
         """Return ids and mask (1 = written by the assistant) of a finished dialogue, assembled as in play.
 
         Args:
-            messages: Opening user messages, then assistant and user in turn, an assistant's last.
+            messages: User messages that open it, then assistant and user in turn, an assistant's last.
         """
         first = next(i for i, message in enumerate(messages) if message["role"] == "assistant")
-        ids = self.opening(messages[:first])
+        ids = self.prompt(messages[:first])
         mask = [0] * len(ids)
         for message in messages[first:]:
             if message["role"] == "assistant":

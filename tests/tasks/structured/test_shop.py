@@ -189,7 +189,7 @@ def test_the_tiny_tokenizer_knows_every_word_of_the_committed_openings(dialogue:
     for split in SPLITS:
         for row in loaded(split):
             messages, _ = task.start(task.item(row), 0)
-            assert dialogue._tokenizer.unk_token_id not in dialogue.opening(messages), row["id"]
+            assert dialogue._tokenizer.unk_token_id not in dialogue.prompt(messages), row["id"]
 
 
 def test_the_gold_of_every_committed_record_earns_full_marks_and_nothing_is_odd_about_it() -> None:

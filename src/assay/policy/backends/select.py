@@ -36,7 +36,7 @@ class Conversations(Protocol):
         ...
 
     def admit(
-        self, openings: Sequence[Sequence[int]], seeds: Sequence[int], bounds: Sequence[Bound | None] = ()
+        self, prompts: Sequence[Sequence[int]], seeds: Sequence[int], bounds: Sequence[Bound | None] = ()
     ) -> None:
         """Take in further conversations behind the rows there are, after `tell` and before `complete`."""
         ...
@@ -44,7 +44,7 @@ class Conversations(Protocol):
 
 def converse(
     policy: Policy,
-    openings: Sequence[Sequence[int]],
+    prompts: Sequence[Sequence[int]],
     seeds: Sequence[int],
     decoding: Decoding,
     bounds: Sequence[Bound | None] = (),
@@ -53,7 +53,7 @@ def converse(
 
     Args:
         policy: Who writes; inside `playing` or `evaluating`.
-        openings: Token ids, up to where the policy starts to write.
+        prompts: Token ids, up to where the policy starts to write.
         seeds: One sampling seed a row.
         decoding: How tokens are chosen, and by whom.
         bounds: What each row may write, none for anything; only our own engine keeps to them.
@@ -81,10 +81,10 @@ def converse(
         )
     assert decoding.backend in OURS or not any(bounds), "no other engine keeps to bounds"
     if decoding.backend == "transformers":
-        return StockConversations(policy.model, openings, seeds, decoding, **ends)
+        return StockConversations(policy.model, prompts, seeds, decoding, **ends)
     from assay.policy.engine.engine import Session
 
-    return Session(policy.model, openings, seeds, decoding, bounds=bounds, **ends)
+    return Session(policy.model, prompts, seeds, decoding, bounds=bounds, **ends)
 
 
 class StockConversations:
@@ -98,7 +98,7 @@ class StockConversations:
     def __init__(
         self,
         model: Any,
-        openings: Sequence[Sequence[int]],
+        prompts: Sequence[Sequence[int]],
         seeds: Sequence[int],
         decoding: Decoding,
         *,
@@ -108,16 +108,16 @@ class StockConversations:
         self._decoding, self._ends, self._pad = decoding, list(end_ids), pad_id
         self._texts: list[list[int]] = []
         self._seeds: list[int] = []
-        self.admit(openings, seeds)
+        self.admit(prompts, seeds)
         # Adapters sit inside of the model that peft wraps.
         self._model = model.get_base_model() if hasattr(model, "get_base_model") else model
         self._device = next(model.parameters()).device
 
     def admit(
-        self, openings: Sequence[Sequence[int]], seeds: Sequence[int], bounds: Sequence[Bound | None] = ()
+        self, prompts: Sequence[Sequence[int]], seeds: Sequence[int], bounds: Sequence[Bound | None] = ()
     ) -> None:
         """Take in further conversations behind the rows there are; none of them is bound."""
-        self._texts += [list(ids) for ids in openings]
+        self._texts += [list(ids) for ids in prompts]
         self._seeds += [int(seed) for seed in seeds]
 
     def keep(self, rows: Sequence[int]) -> None:

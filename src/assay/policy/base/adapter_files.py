@@ -278,20 +278,20 @@ def write_model(policy: Policy, folder: Path, *, base: Path) -> None:
 
 
 def greedy(
-    policy: Policy, openings: Sequence[Sequence[int]], decoding: Decoding, *, batch_size: int
+    policy: Policy, prompts: Sequence[Sequence[int]], decoding: Decoding, *, batch_size: int
 ) -> list[list[int]]:
-    """Return the ids of one completion an opening, played by the engine that plays everything else.
+    """Return the ids of one completion a prompt, played by the engine that plays everything else.
 
     Args:
         policy: Who writes.
-        openings: Token ids, up to where the policy starts to write.
+        prompts: Token ids, up to where the policy starts to write.
         decoding: Temperature 0, and the limit of a completion in tokens.
         batch_size: Conversations held at once.
     """
     written: list[list[int]] = []
     with evaluating(policy.model):
-        for start in range(0, len(openings), batch_size):
-            batch = openings[start : start + batch_size]
+        for start in range(0, len(prompts), batch_size):
+            batch = prompts[start : start + batch_size]
             session = converse(policy, batch, [0] * len(batch), decoding)
             written += [completion.ids for completion in session.complete()]
     return written

@@ -45,7 +45,7 @@ def refuse_too_large(
             where=where,
             fix=f"task.max_new_tokens: {{compact: {longest}, json: {longest}}}, or {PRETRAINED}",
         )
-    whole = [len(cut.opening(one[:-1])) + len(cut.ids(one[-1]["content"])) + 1 for one in dialogues]
+    whole = [len(cut.prompt(one[:-1])) + len(cut.ids(one[-1]["content"])) + 1 for one in dialogues]
     if (longest := max(whole, default=0)) > most:
         raise PolicyError(
             f"dialogues of at most {most} tokens",

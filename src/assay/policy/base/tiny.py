@@ -210,9 +210,9 @@ def copy_accuracy(policy: Policy, drills: Dialogues) -> float:
     dialogue = policy.dialogue
     longest = max(sum(dialogue.whole(drill)[1]) for drill in drills)
     with evaluating(policy.model):
-        openings = [dialogue.opening(drill[:-1]) for drill in drills]
+        prompts = [dialogue.prompt(drill[:-1]) for drill in drills]
         session = converse(
-            policy, openings, [0] * len(drills), Decoding(temperature=0, max_new_tokens=longest)
+            policy, prompts, [0] * len(drills), Decoding(temperature=0, max_new_tokens=longest)
         )
         completions = session.complete()
     right = [

@@ -142,8 +142,8 @@ class Words:
             if token is not None and token != self.eos_id:
                 yield stop, token
 
-    def opening(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
-        """Return the token ids of an opening, as `Dialogue.opening`."""
+    def prompt(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
+        """Return the token ids of a prompt, as `Dialogue.prompt`."""
         said = "".join(f"<|{message['role']}|>{message['content']}{END}" for message in messages)
         return self.ids(f"{said}{ASSISTANT}")
 

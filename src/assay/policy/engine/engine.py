@@ -20,7 +20,7 @@ from assay.policy.engine.drafts import blocks_of, guessed, taken, text_of
 from assay.policy.engine.kv_cache import KeyValues, Slots, bias
 from assay.policy.engine.lean_reader import LeanReader
 from assay.policy.engine.lean_weights import Unserved
-from assay.policy.engine.openings import read_once
+from assay.policy.engine.shared_prompts import read_once
 
 
 class Reader:
@@ -77,10 +77,10 @@ class Reader:
         sent = torch.as_tensor(np.stack([ids, places, positions]), device=self.device)
         return self._forward(first, sent[0], sent[1], sent[2], longest)
 
-    def open(self, begun: int, openings: Sequence[Sequence[int]]) -> tuple[Slots, torch.Tensor]:
-        """Read openings behind the slots in use; return the slot of each and, by slot, the next-token
+    def open(self, begun: int, prompts: Sequence[Sequence[int]]) -> tuple[Slots, torch.Tensor]:
+        """Read prompts behind the slots in use; return the slot of each and, by slot, the next-token
         logits."""
-        return read_once(self, begun, openings)
+        return read_once(self, begun, prompts)
 
     def move(self, source: Slots, target: Slots, length: int) -> None:
         """Copy rows of at most `length` tokens to other slots; all is read before anything is written."""
@@ -172,14 +172,14 @@ LOOK_EVERY = {"cuda": 4}
 class Session:
     """Conversations with one model, each in a slot of one cache; token ids only ever go to the end of a row.
 
-    Nothing is read twice, and equal openings that come together are read once. The slots in use are always
+    Nothing is read twice, and equal prompts that come together are read once. The slots in use are always
     the first ones: what has ended gives its place to the last. The number that decides a sampled token is a
     function of (seed of the row, position in the row), so neither slots nor neighbours matter but for last
     bits.
 
     Args:
         model: A causal language model; peft adapters and quantised weights are fine.
-        openings: Token ids, one list a row; none may be empty.
+        prompts: Token ids, one list a row; none may be empty.
         seeds: One sampling seed a row.
         decoding: How tokens are chosen.
         end_ids: The tokens that end a completion, any of them.
@@ -193,7 +193,7 @@ class Session:
     def __init__(
         self,
         model: Any,
-        openings: Sequence[Sequence[int]],
+        prompts: Sequence[Sequence[int]],
         seeds: Sequence[int],
         decoding: Decoding,
         *,
@@ -211,7 +211,7 @@ class Session:
         self._texts = np.zeros(0, object)  # by slot: all tokens of the row, where any are guessed
         self._drafts = decoding.drafts if isinstance(self._reader, LeanReader) else 0
         self._logits: torch.Tensor | None = None  # by slot: of what comes next
-        self.admit(openings, seeds, bounds)
+        self.admit(prompts, seeds, bounds)
 
     @property
     def capacity(self) -> int:
@@ -219,25 +219,25 @@ class Session:
         return self._reader.cache.capacity
 
     def admit(
-        self, openings: Sequence[Sequence[int]], seeds: Sequence[int], bounds: Sequence[Bound | None] = ()
+        self, prompts: Sequence[Sequence[int]], seeds: Sequence[int], bounds: Sequence[Bound | None] = ()
     ) -> None:
         """Take in further conversations, as rows behind those there are; before the next `complete`."""
-        if not openings:
+        if not prompts:
             return
         assert self._logits is not None or not len(self._slots), "what is there was not told what comes next"
         begun = len(self._slots)
-        slots, logits = self._reader.open(begun, openings)
+        slots, logits = self._reader.open(begun, prompts)
         by_slot = np.argsort(slots)
         self._slots = np.concatenate([self._slots, slots])
         self._seeds = np.concatenate([self._seeds, np.asarray(seeds, np.uint64)[by_slot]])
-        new = np.asarray(bounds if bounds else [None] * len(openings), object)
+        new = np.asarray(bounds if bounds else [None] * len(prompts), object)
         self._bounds = np.concatenate([self._bounds, new[by_slot]])
         if any(bounds):  # each token has to be known before what may follow it is
             self._drafts = 0
-        texts = np.asarray([text_of(ids) if self._drafts else "" for ids in openings], object)
+        texts = np.asarray([text_of(ids) if self._drafts else "" for ids in prompts], object)
         self._texts = np.concatenate([self._texts, texts[by_slot]])
         self._lengths = np.concatenate(
-            [self._lengths, np.asarray([len(ids) for ids in openings], np.int64)[by_slot]]
+            [self._lengths, np.asarray([len(ids) for ids in prompts], np.int64)[by_slot]]
         )
         self._logits = logits if self._logits is None or not begun else torch.cat([self._logits, logits])
 

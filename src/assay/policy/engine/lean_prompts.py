@@ -10,17 +10,17 @@ import torch
 from assay.policy.engine.kv_cache import Slots
 from assay.policy.engine.lean_forward import Shared, Stored
 from assay.policy.engine.lean_weights import Weights
-from assay.policy.engine.openings import Text, different, portions
+from assay.policy.engine.shared_prompts import Text, different, portions
 
 # Tokens of prompt that a row must save on the average for prompts to be kept apart from rows.
 LEAST_SAVED = 48
 
 
-def pays(openings: Sequence[Sequence[int]]) -> bool:
+def pays(prompts: Sequence[Sequence[int]]) -> bool:
     """Return whether keeping prompts apart saves enough to be worth attending in two parts."""
-    texts, _ = different(openings)
-    saved = sum(map(len, openings)) - sum(map(len, texts))
-    return saved >= LEAST_SAVED * len(openings)
+    texts, _ = different(prompts)
+    saved = sum(map(len, prompts)) - sum(map(len, texts))
+    return saved >= LEAST_SAVED * len(prompts)
 
 
 class Prompts:
@@ -36,21 +36,21 @@ class Prompts:
     def take(
         self,
         begun: int,
-        openings: Sequence[Sequence[int]],
+        prompts: Sequence[Sequence[int]],
         read: Callable[[int, Sequence[Text]], torch.Tensor],
     ) -> tuple[Slots, torch.Tensor]:
         """Give new rows, behind those there are, their prompts; those of one prompt become neighbours.
 
         Args:
             begun: Rows there are.
-            openings: Of the new rows.
+            prompts: Of the new rows.
             read: Given the place of the first and texts, stores them and returns their next-token logits.
 
         Returns:
             The slot of each new row, and the next-token logits by slot.
         """
         self.forget(begun)
-        texts, which = different(openings)
+        texts, which = different(prompts)
         new = [text for text in texts if text not in self._texts]
         there = len(self._texts)
         self.stored.reserve(there + len(new), max(map(len, new), default=0))

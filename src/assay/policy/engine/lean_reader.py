@@ -14,7 +14,7 @@ from assay.policy.engine.kv_cache import Slots, bias
 from assay.policy.engine.lean_forward import Look, Shared, Stored, forward
 from assay.policy.engine.lean_prompts import Prompts, pays
 from assay.policy.engine.lean_weights import weights_of
-from assay.policy.engine.openings import read_once
+from assay.policy.engine.shared_prompts import read_once
 
 # Steps whose places are computed together.
 AHEAD = 16
@@ -43,20 +43,20 @@ class LeanReader:
         self._prompts: Prompts | None = None
         self._opened = False
 
-    def open(self, begun: int, openings: Sequence[Sequence[int]]) -> tuple[Slots, torch.Tensor]:
-        """Read openings behind the slots in use; return the slot of each and, by slot, the next-token
+    def open(self, begun: int, prompts: Sequence[Sequence[int]]) -> tuple[Slots, torch.Tensor]:
+        """Read prompts behind the slots in use; return the slot of each and, by slot, the next-token
         logits."""
-        if not self._opened and self._windows == {None} and pays(openings):
+        if not self._opened and self._windows == {None} and pays(prompts):
             self._prompts = Prompts(self._weights)
-        self._opened, prompts = True, self._prompts
-        if prompts is None:
-            return read_once(self, begun, openings)
+        self._opened, held = True, self._prompts
+        if held is None:
+            return read_once(self, begun, prompts)
 
         def read(first: int, texts: Sequence[Sequence[int]]) -> torch.Tensor:
             nothing = np.zeros(len(texts), np.int64)
-            return self._pass(prompts.stored, first, texts, nothing, nothing, None)
+            return self._pass(held.stored, first, texts, nothing, nothing, None)
 
-        return prompts.take(begun, openings, read)
+        return held.take(begun, prompts, read)
 
     def move(self, source: Slots, target: Slots, length: int) -> None:
         """Copy rows of at most `length` tokens to other slots; all is read before anything is written."""

@@ -19,7 +19,7 @@ from assay.tools.doctor.forecast.passes import disk_finding, pass_findings, time
 from assay.tools.doctor.observed import Observed
 from assay.tools.doctor.probe import MOST_ITEMS, play_probe, probe_findings
 from assay.tools.doctor.settings import counts_findings, settings_findings
-from assay.tools.doctor.texts import length_findings, render_openings, text_findings, turns_of
+from assay.tools.doctor.texts import length_findings, render_prompts, text_findings, turns_of
 from assay.tools.doctor.weights import adapter_bytes, weight_findings
 from assay.tools.doctor.worlds import (
     Scripted,
@@ -75,13 +75,13 @@ def _restore(hooks: Any, before: dict[int, Any]) -> None:
         del hooks[name]
 
 
-N_SCRIPTED, N_OPENINGS, N_REPEATED = 32, 256, 12
-SHARE_OF_OPENINGS = 0.25  # of the time, where rendering or starting an episode is slow
+N_SCRIPTED, N_PROMPTS, N_REPEATED = 32, 256, 12
+SHARE_OF_PROMPTS = 0.25  # of the time, where rendering or starting an episode is slow
 # An episode of the policy may take so many times the turns that scripted players took, or that the settings
 # name.
 PATIENCE, LEAST_TURNS = 4, 4
 # Faults that would end the probe, or make all that it shows a consequence of what is known already.
-FATAL = {"opening", "prompts", "context", "base weights", "embedding rows", "task code", "endings"}
+FATAL = {"first messages", "prompts", "context", "base weights", "embedding rows", "task code", "endings"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,20 +178,20 @@ def _with_model(
 ) -> list[Finding]:
     training, played = case.training, _played(case.plays, case.both)
     params, suite = training.params, training.validation
-    opening = case.as_task.start(case.plays[0].item, case.plays[0].world_seed)[0]
-    findings = text_findings(policy, params, opening, _conversation(case.as_task, played))
+    first = case.as_task.start(case.plays[0].item, case.plays[0].world_seed)[0]
+    findings = text_findings(policy, params, first, _conversation(case.as_task, played))
     findings.append(disk_finding(params, adapter_bytes(policy.model, params), folder))
-    if any((finding.check, finding.level) == ("opening", "fault") for finding in findings):
+    if any((finding.check, finding.level) == ("first messages", "fault") for finding in findings):
         return findings
     turns = turns_of(params, [episode for _, episode in played])
     case.observed.most_steps = PATIENCE * max(turns, LEAST_TURNS)
-    plays = [*training.sample(N_OPENINGS).plays(), *suite.plays()[: N_OPENINGS * suite.draws]]
+    plays = [*training.sample(N_PROMPTS).plays(), *suite.plays()[: N_PROMPTS * suite.draws]]
     once = list({each.item.id: each for each in plays}.values())
-    openings = render_openings(
-        policy, case.as_task, once, retries=params.health.retries, until=SHARE_OF_OPENINGS * deadline.left
+    rendered = render_prompts(
+        policy, case.as_task, once, retries=params.health.retries, until=SHARE_OF_PROMPTS * deadline.left
     )
-    findings += length_findings(policy, params, openings, case.both.ceiling, turns)
-    return findings + weight_findings(policy, params, openings, loaded=weights)
+    findings += length_findings(policy, params, rendered, case.both.ceiling, turns)
+    return findings + weight_findings(policy, params, rendered, loaded=weights)
 
 
 def _probe(policy: Policy, case: _Case, faulty: set[str], deadline: Deadline) -> list[Finding]:

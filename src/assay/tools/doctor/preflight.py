@@ -189,13 +189,13 @@ def refuse_long_prompts(
 
 
 def _sizes(task: Task, dialogue: Dialogue, plays: Sequence[Play], retries: int) -> Iterable[tuple[str, int]]:
-    """Yield item and tokens of each opening as it would be played, whole where it cannot be cut to fit."""
+    """Yield item and tokens of each prompt as it would be played, whole where it cannot be cut to fit."""
     for each in plays:
         try:
-            opening, _ = tried(retries, open_item, task, dialogue, each.item, each.world_seed)
-            yield each.item.id, len(opening.prompt_ids)
+            prompt, _ = tried(retries, open_item, task, dialogue, each.item, each.world_seed)
+            yield each.item.id, len(prompt.prompt_ids)
         except TaskError:
-            yield each.item.id, len(dialogue.opening(task.start(each.item, each.world_seed)[0]))
+            yield each.item.id, len(dialogue.prompt(task.start(each.item, each.world_seed)[0]))
         except GivenUp as gone:
             raise gone.of(each) from gone
 

@@ -28,20 +28,20 @@ LITTLE_ROOM = 512  # tokens, for a model that thinks aloud before it answers
 
 
 def text_findings(
-    policy: Policy, params: Params, opening: Sequence[Message], conversation: Sequence[Message] | None
+    policy: Policy, params: Params, first: Sequence[Message], conversation: Sequence[Message] | None
 ) -> list[Finding]:
     """Return what is wrong with the words between task and model.
 
     Args:
         policy: Its tokenizer, template and dialogue are looked at; no forward pass is made.
         params: Says how long a completion may get.
-        opening: A real opening of the task.
+        first: What a real episode of the task begins with.
         conversation: A real dialogue of several turns, an assistant's last; None where the task has one turn.
     """
-    findings = [_padding(policy), _generation_config(policy), _opening(policy, opening)]
+    findings = [_padding(policy), _generation_config(policy), _first_messages(policy, first)]
     if findings[-1].level == "fault":
         return findings
-    findings += [_end_of_sequence(policy), _reasoning(policy, params, opening)]
+    findings += [_end_of_sequence(policy), _reasoning(policy, params, first)]
     try:
         if conversation is not None:
             findings += [_assembly(policy, conversation), _history(policy, conversation)]
@@ -78,9 +78,9 @@ def _generation_config(policy: Policy) -> Finding:
     return check.ok(", ".join(map(str, ends)) or "says nothing")
 
 
-def _opening(policy: Policy, messages: Sequence[Message]) -> Finding:
+def _first_messages(policy: Policy, messages: Sequence[Message]) -> Finding:
     roles = " and ".join(dict.fromkeys(message["role"] for message in messages))
-    check = DoctorCheck("opening", f"a template that shows every message ({roles})", TEMPLATE)
+    check = DoctorCheck("first messages", f"a template that shows every message ({roles})", TEMPLATE)
     fix = (
         f"use a template that knows the roles {roles}, or move what is said elsewhere into the user's message"
     )
@@ -107,11 +107,11 @@ def _end_of_sequence(policy: Policy) -> Finding:
     return check.ok(", ".join(names))
 
 
-def _reasoning(policy: Policy, params: Params, opening: Sequence[Message]) -> Finding:
+def _reasoning(policy: Policy, params: Params, first: Sequence[Message]) -> Finding:
     room = params.task.max_new_tokens[params.generation.surface]
     where = setting(f"task.max_new_tokens.{params.generation.surface}")
     check = DoctorCheck("reasoning", f"{LITTLE_ROOM} tokens or more for a base that thinks aloud", where)
-    if _thinks(policy, opening) and room < LITTLE_ROOM:
+    if _thinks(policy, first) and room < LITTLE_ROOM:
         found = f"{room}, and a chat template with <think>: most completions may end before the answer begins"
         fix = f"raise task.max_new_tokens.{params.generation.surface}, or use a base without reasoning"
         if "enable_thinking" in str(policy.tokenizer.chat_template):
@@ -120,10 +120,10 @@ def _reasoning(policy: Policy, params: Params, opening: Sequence[Message]) -> Fi
     return check.ok(f"{room}")
 
 
-def _thinks(policy: Policy, opening: Sequence[Message]) -> bool:
-    """Return whether a base may think aloud: its template knows thoughts, and no opening says that they are
+def _thinks(policy: Policy, first: Sequence[Message]) -> bool:
+    """Return whether a base may think aloud: its template knows thoughts, and no prompt says that they are
     over."""
-    over = policy.dialogue.render(opening, open_turn=True).rstrip().endswith("</think>")
+    over = policy.dialogue.render(first, open_turn=True).rstrip().endswith("</think>")
     return "think>" in str(policy.tokenizer.chat_template) and not over
 
 
@@ -182,7 +182,7 @@ UNWRITABLE_SHARE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Openings:
+class Prompts:
     """Prompts of training items as token ids, and how many were refused as too long or had to be cut."""
 
     prompts: list[list[int]]
@@ -195,10 +195,10 @@ class Openings:
         return max((len(ids) for ids in self.prompts), default=0)
 
 
-def render_openings(
+def render_prompts(
     policy: Policy, task: Task, plays: Sequence[Play], *, retries: int = 0, until: float = math.inf
-) -> Openings:
-    """Render openings as playing does, for so many seconds; of those not rendered nothing is known.
+) -> Prompts:
+    """Render prompts as playing does, for so many seconds; of those not rendered nothing is known.
 
     Raises:
         EnvironmentLost: The environment failed for good.
@@ -210,34 +210,34 @@ def render_openings(
         if prompts and time.monotonic() - begun > until:
             break
         try:
-            opening, _ = tried(retries, open_item, task, policy.dialogue, each.item, each.world_seed)
+            prompt, _ = tried(retries, open_item, task, policy.dialogue, each.item, each.world_seed)
         except GivenUp as gone:
             raise gone.of(each) from gone
         except TaskError:
             refused.append(each.item.id)
             continue
-        prompts.append(opening.prompt_ids)
-        cut += opening.chars_cut > 0
-    return Openings(prompts, refused, cut)
+        prompts.append(prompt.prompt_ids)
+        cut += prompt.chars_cut > 0
+    return Prompts(prompts, refused, cut)
 
 
 def length_findings(
-    policy: Policy, params: Params, openings: Openings, ceiling: Sequence[Episode] | None, turns: int
+    policy: Policy, params: Params, rendered: Prompts, ceiling: Sequence[Episode] | None, turns: int
 ) -> list[Finding]:
     """Return what does not fit.
 
     Args:
         policy: Whose tokenizer and context are looked at.
         params: Limits of prompt and completion.
-        openings: Of a sample of items.
+        rendered: Prompts of a sample of items.
         ceiling: Episodes of the player who knows what is right; its completions have to fit and to be
             writable.
         turns: Completions that an episode may take.
     """
     findings = [
-        _prompts(params, openings),
-        _words(policy, openings),
-        _context(policy, params, openings, turns),
+        _prompts(params, rendered),
+        _words(policy, rendered),
+        _context(policy, params, rendered, turns),
     ]
     texts = [turn.completion for episode in ceiling or () for turn in episode.turns]
     return findings + ([_budget(policy, params, texts), _writable(policy, texts)] if texts else [])
@@ -248,18 +248,18 @@ def turns_of(params: Params, scripted: Sequence[Episode]) -> int:
     return params.task.most_turns or max((len(episode.turns) for episode in scripted), default=1)
 
 
-def _prompts(params: Params, openings: Openings) -> Finding:
-    n = len(openings.prompts) + len(openings.refused)
+def _prompts(params: Params, rendered: Prompts) -> Finding:
+    n = len(rendered.prompts) + len(rendered.refused)
     check = DoctorCheck("prompts", "prompts within task.max_prompt_tokens", setting("task.max_prompt_tokens"))
-    if openings.refused:
-        found = f"{len(openings.refused)} of {n} too long (first: item {openings.refused[0]})"
+    if rendered.refused:
+        found = f"{len(rendered.refused)} of {n} too long (first: item {rendered.refused[0]})"
         return check.fault(
             found, "raise task.max_prompt_tokens, set task.truncate_prompts: true, or drop the records"
         )
-    if openings.cut:
-        found = f"{openings.cut} of {n} {'is' if openings.cut == 1 else 'are'} cut to fit"
+    if rendered.cut:
+        found = f"{rendered.cut} of {n} {'is' if rendered.cut == 1 else 'are'} cut to fit"
         return check.warning(found, "raise task.max_prompt_tokens if the base has room")
-    return check.ok(f"up to {counted(openings.longest, 'tokens')} in {n}")
+    return check.ok(f"up to {counted(rendered.longest, 'tokens')} in {n}")
 
 
 def unknown_share(policy: Policy, prompts: Iterable[Sequence[int]]) -> float:
@@ -272,30 +272,30 @@ def unknown_share(policy: Policy, prompts: Iterable[Sequence[int]]) -> float:
     return words.count(int(unknown)) / max(1, len(words))
 
 
-def _words(policy: Policy, openings: Openings) -> Finding:
+def _words(policy: Policy, rendered: Prompts) -> Finding:
     check = DoctorCheck(
         "vocabulary", "prompts in words that the tokenizer knows", "tokenizer.json of the base"
     )
     if policy.tokenizer.unk_token_id is None:
         return check.ok("it knows every text")
-    share = unknown_share(policy, openings.prompts)
+    share = unknown_share(policy, rendered.prompts)
     fix = "./run dvc repro base (it was made for another task), or another generation.surface"
     found, ok = f"{share:.0%} of the prompts' words unknown", f"{share:.1%} unknown"
     return check.judge(found, fix, fault=share > MOSTLY, doubtful=share > UNKNOWN_SHARE, ok=ok)
 
 
-def _context(policy: Policy, params: Params, openings: Openings, turns: int) -> Finding:
+def _context(policy: Policy, params: Params, rendered: Prompts, turns: int) -> Finding:
     limit, room = positions_of(policy.model.config), params.task.max_new_tokens[params.generation.surface]
     check = DoctorCheck(
         "context", f"episodes within {limit} positions", "config.json of the base, max_position_embeddings"
     )
-    needed = openings.longest + turns * room
+    needed = rendered.longest + turns * room
     found = (
-        f"a prompt of {openings.longest} tokens and {turns} x {room} of completions, before any observation"
+        f"a prompt of {rendered.longest} tokens and {turns} x {room} of completions, before any observation"
     )
     if limit is None:
         return check.ok("no limit given")
-    if openings.longest + room > limit:
+    if rendered.longest + room > limit:
         surface = params.generation.surface
         fix = (
             f"lower task.max_prompt_tokens or task.max_new_tokens.{surface}, or use a base with more"

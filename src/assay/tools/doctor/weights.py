@@ -11,18 +11,18 @@ from assay.core.config.places import setting
 from assay.core.config.settings import Params
 from assay.core.counting import counted
 from assay.policy.model import Policy
-from assay.tools.doctor.texts import Openings
+from assay.tools.doctor.texts import Prompts
 from assay.tools.findings import DoctorCheck, Finding, error_finding
 from assay.training.adapter import adapted_modules, finite, refused_targets
 
 
 def weight_findings(
-    policy: Policy, params: Params, openings: Openings, *, loaded: bool = True
+    policy: Policy, params: Params, rendered: Prompts, *, loaded: bool = True
 ) -> list[Finding]:
     """Return what is wrong with the base's weights, if they are loaded, and with what is to be adapted."""
     return [
         *([_finite(policy)] if loaded else []),
-        _rows(policy, openings),
+        _rows(policy, rendered),
         *lora_findings(policy.model, params),
     ]
 
@@ -37,9 +37,9 @@ def _finite(policy: Policy) -> Finding:
     return check.ok(counted(len(named), "tensors"))
 
 
-def _rows(policy: Policy, openings: Openings) -> Finding:
+def _rows(policy: Policy, rendered: Prompts) -> Finding:
     rows = int(policy.model.get_input_embeddings().weight.shape[0])
-    used = max((max(ids) for ids in openings.prompts if ids), default=0)
+    used = max((max(ids) for ids in rendered.prompts if ids), default=0)
     largest = max(len(policy.tokenizer) - 1, used, policy.dialogue.eos_id, policy.pad_id)
     check = DoctorCheck(
         "embedding rows", "a row for every token id", "the tokenizer of the base and its embedding"

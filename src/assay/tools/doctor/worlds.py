@@ -190,7 +190,7 @@ def put_bad_completions(observed: Observed, plays: Sequence[Play]) -> None:
 
 
 def repetition(task: Task, played: Sequence[tuple[Play, Episode]]) -> Finding:
-    """Return whether worlds repeat themselves: same opening, same answers to the same completions, same
+    """Return whether worlds repeat themselves: same prompt, same answers to the same completions, same
     verdict.
 
     Between two looks the global generators are moved on, as a training moves them.
@@ -212,9 +212,9 @@ def repetition(task: Task, played: Sequence[tuple[Play, Episode]]) -> Finding:
 
 
 def _difference(task: Task, each: Play, episode: Episode) -> str | None:
-    opening, state = task.start(each.item, each.world_seed)
+    first_messages, state = task.start(each.item, each.world_seed)
     before = _generators()
-    if task.start(each.item, each.world_seed)[0] != opening:
+    if task.start(each.item, each.world_seed)[0] != first_messages:
         return "two starts with one world seed give other messages"
     for number, turn in enumerate(episode.turns, start=1):
         first = task.step(state, turn.completion)

@@ -67,7 +67,7 @@ class Episode:
     """One episode, played step by step.
 
     Attributes:
-        opening: What the policy reads first.
+        first: What the policy reads first.
         said: Completions so far.
         told: What was told after each, None at the end.
         parts: Rewards of each.
@@ -77,7 +77,7 @@ class Episode:
 
     case: Case
     world: World
-    opening: Sequence[Message] = ()
+    first: Sequence[Message] = ()
     said: list[str] = field(default_factory=list)
     told: list[str | None] = field(default_factory=list)
     parts: list[Mapping[str, float]] = field(default_factory=list)
@@ -102,8 +102,8 @@ class Episode:
 
     @property
     def prompt(self) -> str:
-        """The opening as one text."""
-        return "\n".join(message["content"] for message in self.opening)
+        """What it reads first, as one text."""
+        return "\n".join(message["content"] for message in self.first)
 
     @property
     def transcript(self) -> str:
@@ -121,7 +121,7 @@ class Episode:
             {name: repr(float(value)) for name, value in sorted(each.items()) if value} for each in self.parts
         ]
         why = None if self.trouble is None else [self.trouble.kind, self.trouble.said]
-        seen = [list(self.opening), self.said, self.told, parts, self.ending, self.success, why]
+        seen = [list(self.first), self.said, self.told, parts, self.ending, self.success, why]
         return hashlib.sha256(
             json.dumps(seen, sort_keys=True, default=str).encode("utf-8", "backslashreplace")
         ).hexdigest()
@@ -130,17 +130,17 @@ class Episode:
 def open_episode(case: Case, world: World) -> Episode:
     """Open an episode; what goes wrong is its trouble."""
     episode = Episode(case, world)
-    begun = _begin(f"item {world.item.id}, its opening")
+    begun = _begin(f"item {world.item.id}, its prompt")
     try:
         own = case.own
         if own is None:
             messages, episode.state = case.task.start(world.item, world.seed)
-            episode.opening = list(messages)
+            episode.first = list(messages)
         else:
             episode.live = factory(case)()
             episode.reply = Reply(messages_of(episode.live.reset(row_of(world), world.seed)), {})
-            episode.opening = list(episode.reply.messages)
-            if not episode.opening:
+            episode.first = list(episode.reply.messages)
+            if not episode.first:
                 raise TypeError("reset told nothing")
     except BaseException as error:  # noqa: BLE001 - somebody's code raises anything
         _fail(episode, error, None)

@@ -207,7 +207,7 @@ def _worlds(seen: Evidence) -> tuple[str | None, float]:
     if len(seen.sound) >= 4 and len(solved) == 1 and len(rows) > 1 and len(seen.sound[0].prompt) > 0:
         return f"{counted(len(seen.sound), 'records')} open, and are solved, alike: one world for all", 0.0
     train, heldout = met(seen.case.worlds(400)), met(seen.case.worlds(100, "heldout"))
-    if len(set(train)) < 0.5 * len(train):  # openings do not tell worlds apart
+    if len(set(train)) < 0.5 * len(train):  # prompts do not tell worlds apart
         return None, 0.0
     return None, sum(each in set(train) for each in heldout) / max(1, len(heldout))
 

@@ -73,7 +73,7 @@ def told(script: Script, again: Episode, odd: int, n: int) -> str:
         what = f"{again.trouble.reason}"
     elif again.parts:
         what = f"reward {again.reward:.6g}, success {again.success}, now; {what}"
-    said = shown(script.said[-1]) if script.said else "the opening"
+    said = shown(script.said[-1]) if script.said else "the prompt"
     return f"{odd} of {counted(n, 'episodes')} differ; item {script.world.item.id}, {said}: {what}"
 
 
@@ -138,11 +138,11 @@ def _reset_again(seen: Evidence, scripts: Sequence[Script]) -> str | None:
         episode = open_episode(seen.case, script.world)
         if live is not None and episode.trouble is None and episode.live is not None:
             try:
-                opening = live.reset(row_of(script.world), script.world.seed)
+                prompt = live.reset(row_of(script.world), script.world.seed)
             except Exception as error:  # noqa: BLE001 - somebody's code
                 return f"item {script.world.item.id}: a second reset raises {type(error).__name__}: {error}"
-            if opening != episode.live.reset(row_of(script.world), script.world.seed):
-                return f"item {script.world.item.id}: another opening in an instance that played before"
+            if prompt != episode.live.reset(row_of(script.world), script.world.seed):
+                return f"item {script.world.item.id}: another prompt in an instance that played before"
             episode.live = live
         for text in script.said:
             step(episode, text)

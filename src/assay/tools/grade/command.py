@@ -68,7 +68,7 @@ class Grade(Record):
     items: int = Field(ge=1)
     draws: int = Field(ge=1)
     prompts_other: int | None = Field(
-        description="transcripts that open with another text than the task does; null: no file has openings"
+        description="transcripts that open with another text than the task does; null: no file has prompts"
     )
     unknown: tuple[str, ...] = Field(
         description="what the episodes cannot say, though their form has a place"
@@ -129,7 +129,7 @@ def run(root: Path, tasks: Path, completions: Path, asked: GradeRequest) -> None
         suite_digest=suite.digest,
         items=len(suite.items),
         draws=suite.draws,
-        prompts_other=other if any(each.opening is not None for each in texts) else None,
+        prompts_other=other if any(each.asked is not None for each in texts) else None,
         unknown=_unknown(texts, model),
         written=written,
         success_rate=rate_interval(cluster_sums([float(each.success) for each in episodes], clusters)),

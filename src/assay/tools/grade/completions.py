@@ -38,7 +38,7 @@ class Answered:
     draw: int | None
     completions: tuple[str, ...]
     observations: tuple[str | None, ...]
-    opening: str | None = None
+    asked: str | None = None
     tokens: tuple[int, ...] | None = None
     truncated: tuple[bool, ...] | None = None
     prompts: tuple[str, ...] | None = None
@@ -114,14 +114,14 @@ def read_row(where: str, row: Row) -> tuple[Form, Answered]:
     spoken = isinstance(value, list) and (name == "messages" or any(isinstance(e, dict) for e in value))
     hidden = 0
     if spoken:
-        opening, texts, told, hidden = _transcript(value, where)
+        asked, texts, told, hidden = _transcript(value, where)
     elif name == "completions":
         if not isinstance(value, list):
             raise refuse("a list of texts as completions", repr(value), where, FIX)
-        opening, texts = None, [_text(each, f"{where}, turn {n}") for n, each in enumerate(value, start=1)]
+        asked, texts = None, [_text(each, f"{where}, turn {n}") for n, each in enumerate(value, start=1)]
         told = [None] * len(texts)
     else:
-        opening, texts, told = None, [_text(value, where)], [None]
+        asked, texts, told = None, [_text(value, where)], [None]
     if not texts:
         raise refuse("at least one completion", "none", where, FIX)
     tokens, cut = (
@@ -136,7 +136,7 @@ def read_row(where: str, row: Row) -> tuple[Form, Answered]:
         whole_of(draw, where, "draw"),
         tuple(texts),
         tuple(told),
-        opening,
+        asked,
         # Of several turns a sum cannot be told apart again.
         (tokens,) if alone and tokens is not None else None,
         (cut,) if alone and cut is not None else None,

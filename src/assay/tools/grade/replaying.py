@@ -109,10 +109,10 @@ def _refuse_unfinished(told: Sequence[tuple[Row, Answered]]) -> None:
             )
 
 
-def _is_asked_otherwise(answer: Answered, opening: Sequence[Message]) -> bool:
+def _is_asked_otherwise(answer: Answered, prompt: Sequence[Message]) -> bool:
     """Return whether a transcript opens with another text than the task does."""
-    asked = "\n".join(each["content"] for each in opening).strip()
-    return answer.opening is not None and answer.opening.strip() != asked
+    asked = "\n".join(each["content"] for each in prompt).strip()
+    return answer.asked is not None and answer.asked.strip() != asked
 
 
 def _judge(task: Task, row: Row, answer: Answered, retries: int) -> Episode:

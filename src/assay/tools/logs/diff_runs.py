@@ -15,7 +15,7 @@ from assay.training.log.step_chain import Difference, Numbers, first_difference,
 
 LOG = "train_log.jsonl"
 MEANING = {
-    "prompts": "the data, the order of the items, the seed, or how an opening is rendered",
+    "prompts": "the data, the order of the items, the seed, or how a prompt is rendered",
     "completions": "sampling (seed, temperature), the base, or the engine's numerics (batch, device)",
     "rewards": "the task's code or settings, or an environment that does not repeat itself",
     "gradients": "the loss, micro-batching, or kernels of the device that sum in another order",

@@ -21,7 +21,7 @@ from assay.tools.doctor.forecast.memory import MemoryForecast, Scales, most, row
 from assay.tools.doctor.forecast.pace import Pace, pace
 from assay.tools.doctor.forecast.passes import GIB
 from assay.tools.doctor.forecast.rehearsal import Lengths
-from assay.tools.doctor.texts import render_openings, turns_of
+from assay.tools.doctor.texts import render_prompts, turns_of
 from assay.tools.doctor.worlds import TrainingAhead, play_scripted
 from assay.tools.findings import Deadline, DoctorCheck, Finding, TooSlow, duration
 from assay.training.rollouts import untouched
@@ -88,7 +88,7 @@ def longest_episode(ahead: Ahead, training: TrainingAhead, deadline: Deadline) -
     task, params, suite = training.task, training.params, training.validation
     sample = training.sample(N_OPENINGS).plays()
     plays = [*sample, *suite.plays()[:: max(1, suite.draws)][:N_OPENINGS]]
-    prompts = render_openings(
+    prompts = render_prompts(
         ahead.policy, task, plays, retries=params.health.retries, until=SHARE * deadline.left
     )
     both, _ = play_scripted(task, sample[:N_SCRIPTED], params)

@@ -38,7 +38,7 @@ class Pace:
     in it.
 
     Attributes:
-        play: Reading openings, writing, and reading what is told in between.
+        play: Reading prompts, writing, and reading what is told in between.
         learn: Forward and backward passes.
         settle: Clipping, the optimizer, and the digests of gradients and weights.
         look: Measuring the KL; the mean over steps, most of which do not.

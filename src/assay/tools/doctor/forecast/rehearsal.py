@@ -22,7 +22,7 @@ from trl.trainer.utils import add_fused_lm_head
 from assay.core.config.settings import Params
 from assay.policy.engine.choice import choose
 from assay.policy.engine.engine import Reader
-from assay.policy.engine.openings import READ_AT_ONCE
+from assay.policy.engine.shared_prompts import READ_AT_ONCE
 from assay.policy.model import Policy, playing
 from assay.training.adapter import attach_adapter, trainable
 from assay.training.kl import TILE
@@ -167,7 +167,7 @@ class Rehearsal:
 
     @contextmanager
     def played(self, rows: int, different: int) -> Iterator[Reader]:
-        """Read so many different openings for so many conversations, as the engine does; give the reader that
+        """Read so many different prompts for so many conversations, as the engine does; give the reader that
         holds them."""
         prompt = self._lengths.prompt
         with playing(self._model):

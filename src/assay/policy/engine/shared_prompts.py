@@ -1,4 +1,4 @@
-"""Openings that come together: equal ones are read once, and copied to the slots of the others."""
+"""Prompts that come together: equal ones are read once, and copied to the slots of the others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 from assay.policy.engine.kv_cache import Slots
 
-# Tokens in one forward pass that reads openings: bounds the memory of its activations and masks.
+# Tokens in one forward pass that reads prompts: bounds the memory of its activations and masks.
 READ_AT_ONCE = 16_384
 
 Text = tuple[int, ...]
@@ -22,11 +22,11 @@ class _Reads(Protocol):
     def read(self, first: int, blocks: Sequence[Sequence[int]], lengths: Slots) -> torch.Tensor: ...
 
 
-def different(openings: Sequence[Sequence[int]]) -> tuple[list[Text], Slots]:
-    """Return the different texts, longest first so that little is padded, and which of them each opening
+def different(prompts: Sequence[Sequence[int]]) -> tuple[list[Text], Slots]:
+    """Return the different texts, longest first so that little is padded, and which of them each prompt
     is."""
     unique: dict[Text, int] = {}
-    which = np.asarray([unique.setdefault(tuple(ids), len(unique)) for ids in openings], np.int64)
+    which = np.asarray([unique.setdefault(tuple(ids), len(unique)) for ids in prompts], np.int64)
     texts = list(unique)
     order = sorted(range(len(texts)), key=lambda k: -len(texts[k]))
     return [texts[k] for k in order], np.argsort(order)[which]
@@ -41,13 +41,13 @@ def portions(texts: Sequence[Text], at_once: int = READ_AT_ONCE) -> Iterator[tup
         start = stop
 
 
-def read_once(reader: _Reads, begun: int, openings: Sequence[Sequence[int]]) -> tuple[Slots, torch.Tensor]:
-    """Read openings behind the slots in use; return the slot of each and, by slot, the next-token logits.
+def read_once(reader: _Reads, begun: int, prompts: Sequence[Sequence[int]]) -> tuple[Slots, torch.Tensor]:
+    """Read prompts behind the slots in use; return the slot of each and, by slot, the next-token logits.
 
-    Each different opening is read in the slot of its first copy, all of them in neighbouring slots.
+    Each different prompt is read in the slot of its first copy, all of them in neighbouring slots.
     """
-    texts, kinds = different(openings)
-    n, longest = len(openings), len(texts[0])
+    texts, kinds = different(prompts)
+    n, longest = len(prompts), len(texts[0])
     reader.cache.reserve(begun + n, longest)
     read = [
         reader.read(begun + start, part, np.zeros(len(part), np.int64)) for start, part in portions(texts)
