@@ -21,7 +21,6 @@ from benchmarks.common import RESULTS, ROOT, written
 from assay.dataset.suite import Suite, choose
 from assay.evaluation.replay import play_baseline
 from assay.evidence.tables.claim_tables import normalised_score
-from assay.pipeline.inputs import heldout_suite, items_of, task_of
 from assay.pipeline.project import Project
 from assay.statistics.report import Report, report_on
 from assay.tasks.collider.baselines import best_place, claim, trusted_z
@@ -100,7 +99,7 @@ def numbers(reports: dict[str, Report], task: Task) -> dict[str, dict[str, objec
 def main() -> None:
     """Play all scripts on the training records, and the best of them on the held-out suite."""
     project = Project.open(ROOT)
-    task, records = task_of(project), items_of(project, "train")
+    task, records = project.task(), project.items("train")
     train = choose(records, len(records), split="train", draws=1, seed=0)
     shipped = {name: task.baselines()[name] for name in (task.floor, "adaptive", task.ceiling)}
     tried = reported(task, train, shipped)
@@ -111,7 +110,9 @@ def main() -> None:
 
     best = best_of([Script(*each) for each in product(STOPS, FED, (True, False))])
     best = best_of([replace(best, sure=sure, unsure=unsure) for sure, unsure in product(SURE, UNSURE)])
-    held = reported(task, heldout_suite(project, draws=1), players(task, [best]) | shipped)
+    held = reported(
+        task, replace(project.inputs("heldout").heldout, draws=1), players(task, [best]) | shipped
+    )
     found: dict[str, Any] = {
         "best": str(best),
         "train": {"items": len(train.items), "players": numbers(tried, task)},

@@ -46,7 +46,6 @@ from assay.core.errors import EnvironmentFailure, TrainingStopped
 from assay.core.records import AlarmSource, Episode
 from assay.core.seeds import derive_seed
 from assay.evaluation import retries
-from assay.pipeline.inputs import items_of, task_of, validation_suite
 from assay.pipeline.policies import open_policy
 from assay.pipeline.project import Project
 from assay.tasks.protocol import Item, Message, Step, Task, Verdict
@@ -156,12 +155,12 @@ class Counting(Watch):
 
 def trained(project: Project, arm: str, share: float, hazard: float, seed: int) -> Run:
     """Train once and return what validation showed, and what was lost."""
-    params, judged = project.params.model_copy(update={"seed": seed}), task_of(project)
+    params, judged = project.params.model_copy(update={"seed": seed}), project.task()
     if arm == "halved":
         sizes = ("group_size", "micro_batch_size")
         params = changed(params, train={name: getattr(params.train, name) // 2 for name in sizes})
     history, watch = History(), Counting(judged)
-    real, stopped, began = task_of(project, shaping=True), None, time.perf_counter()
+    real, stopped, began = project.task(shaping=True), None, time.perf_counter()
     task = Failing(real, hazard, params.health.retries, zero=arm == "zero", late=arm == "late")
 
     def tell(event: str, facts: Mapping[str, Any]) -> None:
@@ -170,11 +169,11 @@ def trained(project: Project, arm: str, share: float, hazard: float, seed: int) 
     with tempfile.TemporaryDirectory(prefix="assay-failures-") as folder:
         try:
             train(
-                open_policy(project, None),
+                open_policy(project.params, project.root / "models/base"),
                 task,
                 judged,
-                items_of(project, "train"),
-                validation_suite(project),
+                project.items("train"),
+                project.inputs("validation").validation,
                 params,
                 checkpoints=Checkpoints(Path(folder), "failures", 1),
                 start=None,
@@ -356,7 +355,7 @@ def main() -> None:
     record: dict[str, Any] = {
         "recipe": {
             "task": params.task.name,
-            "base": open_policy(project, None).digest,
+            "base": open_policy(project.params, project.root / "models/base").digest,
             "steps": STEPS,
             "validation_every": EVERY,
             "seeds": {"clean": list(CLEAN_SEEDS), "arms": list(ARM_SEEDS)},

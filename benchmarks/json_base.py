@@ -28,7 +28,6 @@ from assay.core.decoding import Decoding
 from assay.core.seeds import derive_seed, rng
 from assay.dataset.suite import choose
 from assay.evaluation.measure import measure
-from assay.pipeline.inputs import items_of, task_of
 from assay.pipeline.project import Project
 from assay.policy.base import tiny
 from assay.policy.model import Policy
@@ -93,14 +92,14 @@ def make(root: Path) -> None:
     that parses."""
     opened = Project.open(root)
     project = Project(root, speaking(opened.params))
-    task, base = task_of(project), project.params.base
+    task, base = project.task(), project.params.base
     assert isinstance(base, ScratchBase)
     torch.set_num_threads(1)
     began = time.process_time()
     policy = warm_started(base, task)
     spent = time.process_time() - began
     policy.model.eval()
-    items = choose(items_of(project, "train"), TRIED // 4, split="train", draws=4, seed=2)
+    items = choose(project.items("train"), TRIED // 4, split="train", draws=4, seed=2)
     decoding = Decoding(project.params.generation.temperature, project.params.task.max_new_tokens["json"])
     played = measure(policy, task, items.plays(), decoding, batch_size=TRIED)
     outcomes = [turn.outcome != "failed" for one in played for turn in one.turns]

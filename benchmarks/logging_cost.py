@@ -15,7 +15,6 @@ from assay.core.config.settings import Params
 from assay.dataset.suite import Suite
 from assay.evaluation.phases import Phases
 from assay.pipeline.live_log import Live
-from assay.pipeline.project import Project
 from assay.pipeline.resume import RunKey
 from assay.pipeline.run_folder import RunFolder
 from assay.training import trainer
@@ -47,7 +46,7 @@ def without() -> Iterator[None]:
 def live(root: Path, params: Params, history: History, watch: Watch, suite: Suite) -> Live:
     """Return what writes the live tables of a training into a folder."""
     folder = RunFolder(root / "run", RunKey("bench", {}), {}, params.checkpoint, main=True)
-    return Live(Project(root, params), history, watch, suite, folder, main=True)
+    return Live(root, params.train.steps, history, watch, suite, folder, main=True)
 
 
 def lengthen(history: History) -> None:

@@ -42,7 +42,7 @@ from assay.core.seeds import derive_seed
 from assay.dataset.suite import Play, Suite, choose
 from assay.evaluation.measure import measure
 from assay.evaluation.rollout import play
-from assay.pipeline.inputs import decoding_of, items_of, task_of, validation_suite
+from assay.pipeline.inputs import decoding_of
 from assay.pipeline.policies import open_policy
 from assay.pipeline.project import Project
 from assay.policy.processes import Processes
@@ -75,8 +75,8 @@ class Side:
         warnings.filterwarnings("ignore", category=FutureWarning)
         disable_progress_bar()
         self.project = json_base.base_project(task)
-        self.params, self.task = self.project.params, task_of(self.project)
-        self.items = {item.id: item for item in items_of(self.project, "train")}
+        self.params, self.task = self.project.params, self.project.task()
+        self.items = {item.id: item for item in self.project.items("train")}
         generation = self.params.generation
         self.decoding = Decoding(generation.temperature, self.params.task.max_new_tokens[generation.surface])
         torch.set_num_threads(self.threads)
@@ -106,7 +106,7 @@ class Side:
         """Return the peak so far: with libraries and base loaded, before any work."""
         import trl  # type: ignore[import-untyped,unused-ignore]  # noqa: F401
 
-        self.policy = open_policy(self.project, None)
+        self.policy = open_policy(self.project.params, self.project.root / "models/base")
         return self.memory()
 
     def tallied(
@@ -134,7 +134,7 @@ class Ours(Side):
         world = int(os.environ.get("WORLD_SIZE", "1"))
         self.params = changed(self.params, distributed={"processes": world})
         self.processes = Processes.joined(self.params.distributed)
-        self.decoding = decoding_of(Project(self.project.root, self.params), rollout=True)
+        self.decoding = decoding_of(self.params, rollout=True)
 
     def train(
         self, warm_up: int, steps: int, seed: int, checked: bool = True, logged: bool = True
@@ -158,8 +158,12 @@ class Ours(Side):
         from assay.training.rollouts import GroupRollouts
 
         params = short(self.params, warm_up + steps, seed, self.processes.world_size)
-        policy, history, watch = open_policy(self.project, None), History(), Watch(self.task)
-        suite = validation_suite(Project(self.project.root, params))
+        policy, history, watch = (
+            open_policy(self.project.params, self.project.root / "models/base"),
+            History(),
+            Watch(self.task),
+        )
+        suite = Project(self.project.root, params).inputs("validation").validation
         begun, found, worst = dict[str, float](), dict[str, float](), [0.0]
         talks, rewards = list[Talk](), list[float]()
         original, playing = GroupRollouts.__call__, [0.0]
@@ -199,7 +203,7 @@ class Ours(Side):
 
             trained = train(
                 policy,
-                task_of(self.project, shaping=True),
+                self.project.task(shaping=True),
                 self.task,
                 list(self.items.values()),
                 suite,
@@ -257,7 +261,7 @@ class Stock(Side):
         from assay.training.recipe import grpo_config, item_order
 
         params = short(self.params, warm_up + steps, seed)
-        policy = attach_adapter(open_policy(self.project, None), params)
+        policy = attach_adapter(open_policy(self.project.params, self.project.root / "models/base"), params)
         stock.free_of_determinism()
         rows, at_once = [], params.train.items_per_step
         for k, item in enumerate(
@@ -270,7 +274,7 @@ class Stock(Side):
             config = grpo_config(params, folder)
             config.logging_strategy = "no"
             clock = stock.Clock(warm_up, lambda: (talks.clear(), rewards.clear()))
-            task = task_of(self.project, shaping=True)
+            task = self.project.task(shaping=True)
             trainer = stock.trainer_of(policy, task, rows, self.items, config, clock, self.decoding)
             generate, score, batch = trainer._generate, trainer._calculate_rewards, list[dict[str, Any]]()
 

@@ -27,7 +27,6 @@ from assay.core.config.composition import Selection, compose
 from assay.core.config.reading import parse_params
 from assay.core.config.settings import ScratchBase
 from assay.core.seeds import rng
-from assay.pipeline.inputs import task_of
 from assay.pipeline.policies import tokenizer_of
 from assay.pipeline.project import Project
 from assay.policy.renderer import Dialogue
@@ -65,7 +64,7 @@ def call(root: Path, *command: str) -> dict[str, float]:
 def lengths(project: Project) -> dict[str, float]:
     """Return the mean tokens of a demonstration, and of one action in it."""
     assert isinstance(project.params.base, ScratchBase)
-    task = task_of(project)
+    task = project.task()
     dialogue = Dialogue(tokenizer_of(project.params.base, task))
     talks = task.demonstrations(rng("tiny json", "lengths"), TALKS)
     whole = [dialogue.whole(talk) for talk in talks]

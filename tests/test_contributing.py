@@ -136,6 +136,7 @@ def build(
 # itself.
 ECHO_PLAYED = """
 import json
+from dataclasses import replace
 from pathlib import Path
 from assay.core.config.settings import TinyArchitecture
 from assay.stages.render_evidence import render
@@ -144,7 +145,6 @@ from assay.policy.base import tiny
 from assay.core.decoding import Decoding
 from assay.policy.renderer import Dialogue
 from assay.policy.model import Policy
-from assay.pipeline.inputs import heldout_suite, task_of
 from tests.verification.made_run import made_run
 
 # Figures are made and not drawn
@@ -155,8 +155,9 @@ shape = TinyArchitecture(
     hidden_size=8, intermediate_size=8, layers=1, heads=1, max_positions=64, initializer_range=0.02
 )
 policy = Policy(tiny.build_model(shape, words, 0).eval(), words, Dialogue(words), "untrained")
-plays = heldout_suite(project, draws=1).plays()
-episodes = measure(policy, task_of(project), plays, Decoding(1.0, 4), batch_size=32)
+inputs = project.inputs("heldout")
+plays = replace(inputs.heldout, draws=1).plays()
+episodes = measure(policy, inputs.task, plays, Decoding(1.0, 4), batch_size=32)
 claim = json.loads(project.results("claim.json").read_text())
 print(json.dumps([claim["verdict"], len(episodes), sorted(episodes[0].parts)]))
 """

@@ -32,6 +32,7 @@ FLOOR = {
     "training": 5,
     "statistics": 5,
     "evidence": 6,
+    "package": 7,
     "pipeline": 7,
     "stages": 8,
     "verify": 9,
@@ -39,8 +40,7 @@ FLOOR = {
     "verdict": 11,
     "health": 11,
     "rollout": 11,
-    "package": 12,
-    "cli": 13,
+    "cli": 12,
 }
 # What costs a model's time names no room of what is said about it.
 COSTLY = ("base", "pre_eval", "train", "control", "post_eval")
@@ -66,8 +66,7 @@ TOUCHED = {
     "statistics/intervals.py": {"render_evidence"},
     "tools/doctor/examination.py": set(),
     "verify/levels.py": set(),
-    "package/checking.py": set(),
-    "stages/packing/archive.py": set(),
+    "package/archive.py": set(),
     "cli/stages.py": set(),
     "audit/audit.py": {"fingerprint"},
     "training/trainer.py": {"train", "control"},
@@ -202,7 +201,7 @@ def test_training_never_reads_the_held_out_split() -> None:
 # A setting of the dataset, and what a stage calls where the setting decides more than fingerprint.json tells.
 DECIDES = {
     "root": r"project",
-    "near_duplicates": r"pipeline.heldout import|\w+_suite\(",
+    "near_duplicates": r"\.(heldout|validation|secondary)\b",
     "secondary": r"params\.played",
     "audit.control_token": r"tell_control_tokens\(",
 }
@@ -222,6 +221,14 @@ def test_a_stage_lists_whole_sections_or_what_it_reads_of_them_beside_what_finge
         text = "".join(path.read_text(encoding="utf-8") for path in own)
         read = {f"dataset.{name}" for name, called in DECIDES.items() if re.search(called, text)}
         assert read == {name for name in declared["params"] if name.startswith("dataset.")}
+
+
+def test_what_stages_call_takes_values_and_paths_and_no_project() -> None:
+    below = {room for room, floor in FLOOR.items() if floor < FLOOR["stages"]}
+    for path in house.modules():
+        parts = relative(path).split("/")
+        if parts[1] in below and parts[1:] != ["pipeline", "project.py"]:
+            assert "assay.pipeline.project" not in house.imported(path), relative(path)
 
 
 def test_training_settings_do_not_touch_the_measurement_before() -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from assay.core.errors import ConfigError, DataError
 from assay.core.installed import differences, require
-from assay.pipeline.inputs import task_of
 from assay.stages.render_evidence.at_hand import differences as differences_at_hand
 from tests.verification.made_run import made_run
 
@@ -86,9 +85,9 @@ def test_a_claim_graded_by_a_package_is_refused_once_its_files_were_edited(
     grader: Path, tmp_path: Path
 ) -> None:
     run = made_run(tmp_path / "run", task="words", changes={"task.requires": ["assay-test-grader==1.0"]})
-    assert differences_at_hand(run) == [] and task_of(run).name == "own"
+    assert differences_at_hand(run) == [] and run.task().name == "own"
     (grader / "assay_test_grader/words.txt").write_text("b\n")
     with pytest.raises(DataError, match=r"its installed files are others.*\nFix: .*--force-reinstall"):
-        task_of(run)
+        run.task()
     (said,) = differences_at_hand(run)
     assert "assay-test-grader 1.0: its installed files are others" in said

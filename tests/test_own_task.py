@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from assay.core.storage.yaml import read_yaml
-from assay.pipeline.inputs import task_of
 from assay.tools import new_task
 from assay.tools.own_data.audit import project_for
 from tests.house import ROOT
@@ -89,7 +88,7 @@ def test_the_environment_of_the_page_is_short_and_is_played(tmp_path: Path) -> N
         key = line.split(":")[0]
         kept = re.sub(rf"(?m)^{key}:.*\n", "", kept)
     preset.write_text(kept.replace("  name: own\n", f"  name: own\n{wanted}"), encoding="utf-8")
-    task = task_of(project_for(tmp_path, "mine"))
+    task = project_for(tmp_path, "mine").task()
     item = task.item({"id": "1", "low": 1, "high": 9, "answer": 7})
     opening, state = task.start(item, 0)
     assert opening[-1]["content"] == "A number from 1 to 9?"

@@ -43,7 +43,9 @@ def audited(folder: Path, content: bytes, *, terms: bytes | None = None, **actio
     project = own_data.project(folder.parent.parent, blocklist=None if terms is None else "terms.txt")
     source = load(folder / "tasks.jsonl", SchemaFiles(folder, project.root), where="tasks.jsonl", fix="")
     return audit(
-        task_with(project, terms), {"tasks": source}, AuditSettings.model_validate(KEEPING | actions)
+        task_with(project.root, project.params, terms),
+        {"tasks": source},
+        AuditSettings.model_validate(KEEPING | actions),
     )
 
 
@@ -162,7 +164,9 @@ def test_a_prompt_in_two_splits_is_a_leak_even_in_other_words_of_space_and_case(
     sources = {
         name: load(folder / f"{name}.jsonl", schemas, where=name, fix="") for name in ("train", "heldout")
     }
-    found = audit(task_with(project, None), sources, AuditSettings.model_validate(KEEPING))
+    found = audit(
+        task_with(project.root, project.params, None), sources, AuditSettings.model_validate(KEEPING)
+    )
     assert found.report.kinds["leak"].count == 1
     with pytest.raises(DataError, match="--fix-splits"):
         refuse_unusable(found.report, "data/mine")

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from assay.audit.audit import Audited
 from assay.core.errors import DataError
 from assay.dataset.source import MAX_LINE_BYTES, LinesRead, read_lines, read_tasks
-from assay.pipeline.inputs import items_of
 from assay.stages import fingerprint
 from assay.tools.own_data import audit as tool
 from tests import own_data
@@ -194,7 +193,7 @@ def test_twenty_thousand_records_are_fingerprinted_and_come_out_as_items(tmp_pat
     own_data.write_data(tmp_path, {"train": rows, "validation": jsonl(held[:4]), "heldout": jsonl(held[4:])})
     project = own_data.project(tmp_path)
     fingerprint.run(project)
-    items = items_of(project, "train")
+    items = project.items("train")
     assert len(items) == len({item.id for item in items}) == MANY
 
 
@@ -232,5 +231,5 @@ def test_a_dataset_of_crlf_files_gives_the_items_of_the_plain_one(tmp_path: Path
         own_data.write_data(tmp_path / name, splits)
         project = own_data.project(tmp_path / name)
         fingerprint.run(project)
-        found.append([items_of(project, split) for split in own_data.SPLITS])
+        found.append([project.items(split) for split in own_data.SPLITS])
     assert found[0] == found[1]

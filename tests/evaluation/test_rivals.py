@@ -29,7 +29,6 @@ from assay.evaluation.replay import graded_again, play_baseline
 from assay.evaluation.rollout import play
 from assay.pipeline import rivals as playing
 from assay.pipeline.heldout_ledger import openings, policies_that_saw
-from assay.pipeline.inputs import heldout_suite, items_of, task_of
 from assay.pipeline.project import Project
 from assay.pipeline.rival_files import BaseRival, BaseRivals, file_of, suite_for, valid
 from assay.policy.base import tiny
@@ -317,7 +316,7 @@ def facts(project: Project) -> Mapping[str, BaseRival]:
 
 
 def test_the_base_plays_the_same_items_as_every_rival_of_the_plan(prepared: Project) -> None:
-    task, heldout, told = task_of(prepared), heldout_suite(prepared), facts(prepared)
+    task, heldout, told = prepared.task(), prepared.inputs("heldout").heldout, facts(prepared)
     base = {e.policy for e in read_records(prepared.results("pre_eval.jsonl"), Episode, fix="")}
     plan = json.loads(prepared.results("claim_plan.json").read_text())["rivals"]
     assert {name for name in plan if name in OF_THE_BASE} == set(told) == set(OF_THE_BASE)
@@ -332,8 +331,8 @@ def test_the_base_plays_the_same_items_as_every_rival_of_the_plan(prepared: Proj
 
 
 def test_rivals_of_the_base_are_no_opening_of_their_own(prepared: Project) -> None:
-    suite = heldout_suite(prepared)
-    ledger = openings(prepared)
+    suite = prepared.inputs("heldout").heldout
+    ledger = openings(prepared.root)
     assert ledger is not None and len(policies_that_saw(ledger, suite.contents)) == 1
     assert [each.times for each in ledger.openings] == [1]
 
@@ -371,16 +370,16 @@ def test_a_call_that_was_interrupted_among_the_rivals_is_gone_on_with(
 class Drawn:
     """A table at which every draw is said beforehand."""
 
-    project: Any
+    inputs: Any
     draws: dict[tuple[str, int], list[Episode]]
     policy: Any = None
 
-    def play(self, label: str, task: Task, plays: Any, bound: Any = None) -> list[Episode]:
+    def played(self, label: str, task: Task, plays: Any) -> tuple[list[Episode], float]:
         number = int(label.rpartition("-")[2])
         return [
             self.draws[p.item.id, p.draw][number].model_copy(update={"seed": p.seed, "draw": p.draw})
             for p in plays
-        ]
+        ], 0.0
 
 
 def test_the_best_of_n_is_the_first_valid_draw_and_the_first_of_all_where_none_is() -> None:
@@ -396,8 +395,8 @@ def test_the_best_of_n_is_the_first_valid_draw_and_the_first_of_all_where_none_i
         (second.id, 0): [said(second, text) for text in ("nothing", "{}", '{"b":"z"}')],
     }
     settings = SimpleNamespace(evaluation=SimpleNamespace(rivals=ALL))
-    table: Any = Drawn(SimpleNamespace(params=settings), draws)
-    episodes, told = playing._best_of_n(table, STRUCTURED, suite)
+    table: Any = Drawn(SimpleNamespace(params=settings, task=STRUCTURED), draws)
+    episodes, told = playing._best_of_n(table, suite)
     # The second draw of the first item is valid and wrong: the third, which is right, is never looked at
     assert [episode.turns[0].completion for episode in episodes] == ['{"a":5,"b":"y"}', "nothing"]
     assert [episode.seed for episode in episodes] == [play.seed for play in suite.plays()]
@@ -412,21 +411,23 @@ def test_a_base_that_cannot_be_bound_and_has_no_room_is_told_and_goes_on(
 
     monkeypatch.setattr("assay.policy.engine.grammar.Grammars", refused)
     tokenizer = tiny.build_tokenizer(CHARACTERS)
-    table: Any = SimpleNamespace(project=prepared, policy=policy_of(tokenizer, positions=64))
-    suite = suite_for(heldout_suite(prepared), FEW_SHOT)
-    episodes, told = playing._constrained(table, task_of(prepared), suite)
+    inputs = prepared.inputs("train", "heldout")
+    table: Any = SimpleNamespace(inputs=inputs, policy=policy_of(tokenizer, positions=64))
+    suite = suite_for(inputs.heldout, FEW_SHOT)
+    episodes, told = playing._constrained(table, suite)
     assert not episodes and told.used == 0 and "found runes" in str(told.note)
-    episodes, told = playing._few_shot(table, task_of(prepared), suite)
+    episodes, told = playing._few_shot(table, suite)
     assert not episodes and told.used == 0 and "64 positions" in str(told.note)
-    assert len(items_of(prepared, "train")) == 6
+    assert len(inputs.train) == 6
 
 
 def test_schemas_that_cannot_be_followed_are_counted(prepared: Project) -> None:
-    table: Any = SimpleNamespace(project=prepared, policy=policy_of(tiny.build_tokenizer(CHARACTERS)))
-    task, suite = task_of(prepared), suite_for(heldout_suite(prepared), "constrained")
+    inputs = prepared.inputs("heldout")
+    table: Any = SimpleNamespace(inputs=inputs, policy=policy_of(tiny.build_tokenizer(CHARACTERS)))
+    suite = suite_for(inputs.heldout, "constrained")
     items = [
         replace(item, public=replace(item.public, schema_text='{"$ref":"gone.json"}')) for item in suite.items
     ]
-    episodes, told = playing._constrained(table, task, replace(suite, items=tuple(items)))
+    episodes, told = playing._constrained(table, replace(suite, items=tuple(items)))
     assert not episodes and told.unbound_items == 3 and "3 items of 3" in str(told.note)
     assert not Path(prepared.root / "gone.json").exists()

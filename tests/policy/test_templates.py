@@ -243,7 +243,9 @@ def test_both_tasks_speak_with_every_template_of_the_presets_and_send_no_system_
     task: str, name: str
 ) -> None:
     params = parse_params(json.loads(json.dumps(compose(ROOT, Selection("pretrained", task, 0)).values)))
-    taught = task_with(Project(ROOT, params), None).demonstrations(np.random.default_rng(1), 4)
+    taught = task_with(Project(ROOT, params).root, Project(ROOT, params).params, None).demonstrations(
+        np.random.default_rng(1), 4
+    )
     dialogue = dialogue_of(name)
     assert max(len(messages) for messages in taught) > (2 if task == "collider" else 1)
     for messages in taught:

@@ -23,7 +23,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFa
 from assay.core.config.composition import Selection, compose
 from assay.core.config.reading import parse_params
 from assay.evaluation.measure import measure
-from assay.pipeline.inputs import decoding_of, heldout_suite, items_of, task_of, validation_suite
+from assay.pipeline.inputs import decoding_of
 from assay.pipeline.policies import ADAPTER, open_policy
 from assay.pipeline.project import Project
 from assay.policy.model import Policy
@@ -267,9 +267,9 @@ def two_steps(root: Path, preset: str, *, uncut: bool) -> Iterator[Outcome]:
 
 def shortest(project: Project, n: int) -> list[tuple[str, Item]]:
     """Return the n training items with the shortest prompts, each with its prompt."""
-    judged = task_of(project)
+    judged = project.task()
     return sorted(
-        ((judged.start(each, 0)[0][0]["content"], each) for each in items_of(project, "train")),
+        ((judged.start(each, 0)[0][0]["content"], each) for each in project.items("train")),
         key=lambda p: len(p[0]),
     )[:n]
 
@@ -277,14 +277,14 @@ def shortest(project: Project, n: int) -> list[tuple[str, Item]]:
 def _trained(project: Project) -> Outcome:
     """Train, save, load again and evaluate by the code of the stages; the second of a group is paid, so that
     weights move."""
-    params, judged, ((text, item), (_, other)) = project.params, task_of(project), shortest(project, 2)
-    policy = open_policy(project, None)
+    params, judged, ((text, item), (_, other)) = project.params, project.task(), shortest(project, 2)
+    policy = open_policy(project.params, project.root / "models/base")
     trained = train(
         policy,
-        task_of(project, shaping=True),
+        project.task(shaping=True),
         judged,
         [item, other],
-        validation_suite(project),
+        project.inputs("validation").validation,
         params,
         checkpoints=Checkpoints(project.root / "checkpoints", "run", 2),
         start=None,
@@ -302,8 +302,10 @@ def _trained(project: Project) -> Outcome:
     four_bit = sorted(name for name, module in policy.model.named_modules() if is_nf4(module))
     save_adapter(project.root / ADAPTER, trained)
     del policy
-    again = open_policy(project, project.root / ADAPTER)
-    episodes = measure(again, judged, heldout_suite(project).plays(), decoding_of(project), batch_size=4)
+    again = open_policy(project.params, project.root / "models/base", project.root / ADAPTER)
+    episodes = measure(
+        again, judged, project.inputs("heldout").heldout.plays(), decoding_of(project.params), batch_size=4
+    )
     return Outcome(adapted, unmoved, four_bit, before, logprobs(again, ids), len(episodes))
 
 

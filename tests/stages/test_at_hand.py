@@ -26,16 +26,16 @@ from assay.core.config.settings import DatasetSettings
 from assay.core.errors import NO_VERDICT, NoVerdictYet, RecordError
 from assay.core.evidence_files import folder_of, place_of
 from assay.evidence.claim.claim import UNREAD
-from assay.package.publish import push, readme
-from assay.package.recipe.compare import WORKSPACE, read_run
-from assay.pipeline.inputs import heldout_suite
+from assay.package.archive import unpack
 from assay.pipeline.project import Project
 from assay.stages import fingerprint, package, render_evidence
-from assay.stages.packing.archive import unpack
 from assay.stages.render_evidence import no_claim, render
 from assay.stages.render_evidence.at_hand import changed_settings, claim_at_hand, differences
 from assay.stages.render_evidence.claim_at import claim_at
 from assay.stages.render_evidence.no_claim import SHOWN, withdraw_if_other
+from assay.tools import readme
+from assay.tools.publish import push
+from assay.tools.recipe.compare import WORKSPACE, read_run
 from assay.tools.watch import redraw, serve
 from assay.tools.watch.command import format_lines
 from assay.tools.watch.serve import ClaimShown
@@ -454,11 +454,11 @@ def test_what_is_withdrawn_is_what_render_evidence_shows_and_comes_back_with_the
 def test_a_task_is_called_by_its_data_wherever_a_person_reads_it(
     undrawn: None, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    digest = heldout_suite(project).digest
+    digest = project.inputs("heldout").heldout.digest
     project.data("").rename(project.root / "data/t3_tools")
     project = changed(project, dataset__root="data/t3_tools")
     fingerprint.run(project)
-    assert heldout_suite(project).digest == digest  # where data lie is not what they are
+    assert project.inputs("heldout").heldout.digest == digest  # where data lie is not what they are
     render_evidence.run(project)
     lock(project)
     code, said = said_by_verdict(project.root, monkeypatch)

@@ -33,14 +33,14 @@ def test_a_token_that_only_this_base_knows_is_said_or_refused(
     said: list[str] = []
     monkeypatch.setattr(policies, "complain", said.append)
     project, tokenizer = made(tmp_path, control_token=action), build_tokenizer(["a"])
-    tell_control_tokens(project, tokenizer, "train")
+    tell_control_tokens(project.inputs("train"), tokenizer, "train")
     assert said == []
     tokenizer.add_special_tokens({"extra_special_tokens": [USER, OWN]})
     if action == "keep":
-        tell_control_tokens(project, tokenizer, "train")
+        tell_control_tokens(project.inputs("train"), tokenizer, "train")
         assert len(said) == 1 and END not in said[0]
         assert all(word in said[0] for word in (ascii(OWN), "1 item of 6", "'r5'"))
     else:
         with pytest.raises(DataError, match=f"control_token: {action}") as told:
-            tell_control_tokens(project, tokenizer, "train")
+            tell_control_tokens(project.inputs("train"), tokenizer, "train")
         assert "configs/task/" in told.value.fix and told.value.where.endswith("train.jsonl")

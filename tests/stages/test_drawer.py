@@ -164,7 +164,9 @@ def test_the_main_process_alone_takes_old_curves_away_and_starts_one_drawer(
         tmp_path / "run", RunKey("key", {}), {}, Project.open(ROOT).params.checkpoint, main=main
     )
     project = Project(tmp_path, Project.open(ROOT).params)
-    live = Live(project, History(), Watch(Letters()), SUITE, folder, main=main)
+    live = Live(
+        project.root, project.params.train.steps, History(), Watch(Letters()), SUITE, folder, main=main
+    )
     live.tell("started", {"step": 0})
     live.begin()
     assert [(tmp_path / name).exists() for name in TABLES] == [not main] * len(TABLES)
@@ -182,7 +184,9 @@ def test_with_zero_seconds_nothing_is_started(tmp_path: Path, monkeypatch: pytes
         tmp_path / "run", RunKey("key", {}), {}, Project.open(ROOT).params.checkpoint, main=True
     )
     project = Project(tmp_path, Project.open(ROOT).params)
-    live = Live(project, History(), Watch(Letters()), SUITE, folder, main=True)
+    live = Live(
+        project.root, project.params.train.steps, History(), Watch(Letters()), SUITE, folder, main=True
+    )
     live.tell("started", {"step": 0})
     live.begin()
     live.end()

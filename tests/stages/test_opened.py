@@ -20,7 +20,6 @@ from assay.dataset.wording import content_of
 from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.openings import opening_warnings, openings_of
 from assay.pipeline.heldout_ledger import LEDGER, NOTHING, copy_id, openings, policies_that_saw
-from assay.pipeline.inputs import heldout_suite, items_of, secondary_suites, task_of
 from assay.pipeline.note_openings import adopt, note_opening, opened_records, recipe_of
 from assay.pipeline.project import Project
 from assay.stages import fingerprint
@@ -49,10 +48,10 @@ def claim() -> Claim:
 
 
 def a_run(project: Project, trained: str = TRAINED, *, coin: str = "r" * 64) -> None:
-    suite = heldout_suite(project)
-    note_opening(project, "pre_eval", suite, BASE, base=BASE)
-    note_opening(project, "control", suite, coin, base=BASE)
-    note_opening(project, "post_eval", suite, trained, base=BASE)
+    suite = project.inputs("heldout").heldout
+    note_opening(project.root, project.params, "pre_eval", suite, BASE, base=BASE)
+    note_opening(project.root, project.params, "control", suite, coin, base=BASE)
+    note_opening(project.root, project.params, "post_eval", suite, trained, base=BASE)
 
 
 def shipped(project: Project, folder: Path) -> Project:
@@ -65,7 +64,7 @@ def test_the_protocols_own_openings_are_nothing_to_speak_of(project: Project, cl
     a_run(project)
     a_run(project)
     assert opened_said(project, claim) == []
-    ledger = openings(project)
+    ledger = openings(project.root)
     assert (
         ledger is not None
         and [each.times for each in ledger.openings] == [2, 2, 2]
@@ -96,7 +95,7 @@ def test_a_newcomer_is_told_of_no_opening_of_his_own_and_how_many_the_makers_hav
         and "1 other policy in this working copy" in warning[1]
         and "has 3 other" in note[1]
     )
-    assert copy_id(theirs) != copy_id(project)
+    assert copy_id(theirs.root) != copy_id(project.root)
 
 
 def test_a_ledger_names_nobody_and_no_place(project: Project) -> None:
@@ -125,8 +124,8 @@ def test_another_size_of_the_suite_shares_records_and_counts(project: Project, c
     a_run(project)
     changed = project.params.evaluation.model_copy(update={"items": 2, "draws": 7})
     small = Project(project.root, project.params.model_copy(update={"evaluation": changed}))
-    assert heldout_suite(small).digest != heldout_suite(project).digest
-    note_opening(small, "post_eval", heldout_suite(small), "e" * 64, base=BASE)
+    assert small.inputs("heldout").heldout.digest != project.inputs("heldout").heldout.digest
+    note_opening(small.root, small.params, "post_eval", small.inputs("heldout").heldout, "e" * 64, base=BASE)
     assert "1 other policy in this working copy" in opened_said(project, claim)[0][1]
 
 
@@ -147,12 +146,12 @@ def heldout_suite_ids(project: Project) -> list[str]:
 
 
 def test_two_datasets_with_equal_ids_and_other_golds_are_two_suites(project: Project) -> None:
-    digest = heldout_suite(project).digest
+    digest = project.inputs("heldout").heldout.digest
     numbers = range(9, 13)
     others = [row(n, gold={"name": f"Ana {n}", "age": n + 20 + (n < 12)}) for n in numbers]
     write_data(project.root, {"heldout": jsonl(others)})
     fingerprint.run(project)
-    assert heldout_suite(project).digest != digest
+    assert project.inputs("heldout").heldout.digest != digest
 
 
 def test_a_ledger_that_was_removed_torn_or_begun_anew_is_said(
@@ -169,7 +168,9 @@ def test_a_ledger_that_was_removed_torn_or_begun_anew_is_said(
     assert opened_said(stranger, claim) == [
         ("warning", "How often the held-out records were opened is not known: no ledger of it was kept.")
     ]
-    note_opening(stranger, "post_eval", heldout_suite(stranger), TRAINED, base=BASE)
+    note_opening(
+        stranger.root, stranger.params, "post_eval", stranger.inputs("heldout").heldout, TRAINED, base=BASE
+    )
     assert "is not whole" in opened_said(stranger, claim)[0][1], (
         "the base was opened as well, and nothing says so"
     )
@@ -178,7 +179,9 @@ def test_a_ledger_that_was_removed_torn_or_begun_anew_is_said(
         opened_said(project, claim)
     path.write_bytes(whole.replace(b"post_eval", b"pre_eval", 1)[:-40])
     with pytest.raises(RecordError, match=LEDGER):
-        note_opening(project, "post_eval", heldout_suite(project), TRAINED, base=BASE)
+        note_opening(
+            project.root, project.params, "post_eval", project.inputs("heldout").heldout, TRAINED, base=BASE
+        )
 
 
 def test_a_ledger_of_another_format_is_refused_with_a_way_out(project: Project, claim: Claim) -> None:
@@ -196,8 +199,8 @@ def test_the_shipped_ledger_can_be_read(claim: Claim, tmp_path: Path) -> None:
         shutil.copy(ROOT / name, tmp_path / name)
     (tmp_path / "data").symlink_to(ROOT / "data")
     project = Project(tmp_path, Project.open(ROOT).params)
-    suite = heldout_suite(project)
-    ledger = openings(project)
+    suite = project.inputs("heldout").heldout
+    ledger = openings(project.root)
     assert ledger is not None
     shipped_claim = read_record(ROOT / "evidence/results/report/claim.json", Claim, fix="")
     seen = policies_that_saw(ledger, suite.contents)
@@ -214,21 +217,21 @@ def test_experiments_in_a_folder_of_their_own_are_remembered_by_the_folder_they_
     temporary = shipped(project, tmp_path / "temp")
     monkeypatch.setenv("DVC_ROOT", str(project.root))
     a_run(temporary, "e" * 64)
-    assert copy_id(temporary) == copy_id(project)
+    assert copy_id(temporary.root) == copy_id(project.root)
     monkeypatch.delenv("DVC_ROOT")
     assert "1 other policy in this working copy" in opened_said(project, claim)[0][1]
 
 
 def test_whoever_evaluates_held_out_records_from_another_file_has_opened_them(project: Project) -> None:
-    items = items_of(project, "heldout")
+    items = project.items("heldout")
     some = [row(40), row(10), row(11)]  # two of them are held out
     (project.root / "elsewhere.jsonl").write_bytes(jsonl(some))
     shutil.copytree(project.data("schemas"), project.root / "schemas")
     tasks = project.root / "elsewhere.jsonl"
-    read, _ = tasks_file.items_of(project, task_of(project), tasks)
+    read, _ = tasks_file.items_of(project, project.task(), tasks)
     suite = tasks_file.suite_from(project, read, tasks, None, None, 1, "")
     tasks_file.note_asked(project, suite, "e" * 64, "b" * 64)
-    ledger = openings(project)
+    ledger = openings(project.root)
     assert ledger is not None
     assert policies_that_saw(ledger, [content_of(item.row or {}) for item in items])["e" * 64].n_records == 2
     (opening,) = ledger.openings
@@ -236,7 +239,7 @@ def test_whoever_evaluates_held_out_records_from_another_file_has_opened_them(pr
 
 
 def known(project: Project, trained: str = TRAINED) -> OpenedRecords:
-    return opened_records(project, heldout_suite(project), trained, BASE)
+    return opened_records(project.root, project.params, project.inputs("heldout").heldout, trained, BASE)
 
 
 def test_the_second_policy_is_the_second_and_says_who_was_first(project: Project) -> None:
@@ -248,7 +251,7 @@ def test_the_second_policy_is_the_second_and_says_who_was_first(project: Project
     second = known(Project(project.root, other))
     assert (second.place, second.recipe_place) == (2, 2)
     assert [(each.policy_digest, each.n_records, each.same_recipe) for each in second.others] == [
-        ("e" * 64, len(set(heldout_suite(project).contents)), True)
+        ("e" * 64, len(set(project.inputs("heldout").heldout.contents)), True)
     ]
     assert known(project, "e" * 64) == first, "what came later changes nothing of what was said"
 
@@ -265,7 +268,9 @@ def test_removing_the_ledger_loses_no_opening_and_is_said_and_without_a_base_nob
     assert (known(other).place, known(other).restored) == (2, 2)
     stranger = shipped(other, tmp_path / "zip")
     stranger.observed(LEDGER).unlink()  # neither ledger nor memory, and post_eval alone runs again
-    note_opening(stranger, "post_eval", heldout_suite(stranger), TRAINED, base=BASE)
+    note_opening(
+        stranger.root, stranger.params, "post_eval", stranger.inputs("heldout").heldout, TRAINED, base=BASE
+    )
     assert known(stranger).place is None
     a_run(stranger)  # as the fix says: both measure again
     assert known(stranger).place == 1
@@ -353,18 +358,18 @@ def test_a_draft_plays_validation_items_and_writes_nothing_down_unless_they_are_
     project: Project,
 ) -> None:
     draft = Project(project.root, of_draft(project.params))
-    suite = heldout_suite(draft)
-    assert {item.id for item in suite.items} <= {item.id for item in items_of(project, "validation")}
+    suite = draft.inputs("heldout").heldout
+    assert {item.id for item in suite.items} <= {item.id for item in project.items("validation")}
     assert (suite.split, suite.draws) == ("validation", project.params.evaluation.draws)
-    assert secondary_suites(draft) == {}
+    assert draft.inputs("secondary").secondary == {}
     a_run(draft)
-    assert openings(draft) is None
-    note_opening(draft, "evaluate", heldout_suite(project), "e" * 64, base=BASE)
-    (opening,) = (openings(draft) or NOTHING).openings
+    assert openings(draft.root) is None
+    note_opening(draft.root, draft.params, "evaluate", project.inputs("heldout").heldout, "e" * 64, base=BASE)
+    (opening,) = (openings(draft.root) or NOTHING).openings
     assert opening.split == "heldout", "who asks for held-out records has opened them"
-    note_opening(project, "pre_eval", replace(suite, split="heldout"), BASE, base=BASE)
+    note_opening(project.root, project.params, "pre_eval", replace(suite, split="heldout"), BASE, base=BASE)
     a_run(draft)
-    assert len((openings(draft) or NOTHING).openings) > 2
+    assert len((openings(draft.root) or NOTHING).openings) > 2
 
 
 def of_draft(params: Params) -> Params:
@@ -380,12 +385,14 @@ def test_what_a_seed_opened_in_a_copy_is_known_to_the_project(project: Project, 
     copy = shipped(project, tmp_path / "seed")
     other = Project(copy.root, copy.params.model_copy(update={"seed": 1}))
     a_run(other, "f" * 64)
-    ledger = openings(other)
+    ledger = openings(other.root)
     assert ledger is not None
-    adopt(project, ledger)
+    adopt(project.root, ledger)
     project.observed(LEDGER).unlink()  # the working copy itself remembers it by now
-    seen = openings(project)
-    assert seen is not None and "f" * 64 in policies_that_saw(seen, heldout_suite(project).contents)
+    seen = openings(project.root)
+    assert seen is not None and "f" * 64 in policies_that_saw(
+        seen, project.inputs("heldout").heldout.contents
+    )
 
 
 def test_a_plan_that_picks_among_seeds_that_another_one_showed_leaves_some_out(project: Project) -> None:
@@ -414,12 +421,12 @@ def copied(project: Project) -> None:
 
 def test_a_copy_of_the_records_under_other_ids_is_the_same_records(project: Project) -> None:
     a_run(project, "e" * 64)
-    before = heldout_suite(project)
+    before = project.inputs("heldout").heldout
     copied(project)
     dataset = project.params.dataset.model_copy(update={"name": "renamed"})
     renamed = Project(project.root, project.params.model_copy(update={"dataset": dataset}))
     fingerprint.run(renamed)
-    suite = heldout_suite(renamed)
+    suite = renamed.inputs("heldout").heldout
     assert before.digest != suite.digest and set(before.contents) & set(suite.contents)
     a_run(renamed)
     assert (known(renamed).place, known(renamed).recipe_place) == (2, 2)

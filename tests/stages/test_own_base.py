@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,10 +17,13 @@ from assay.core.errors import PolicyError, TrainingError
 from assay.core.seeds import derive_seed
 from assay.core.storage.json import read_record, write_json
 from assay.evidence.claim.claim import Claim
+from assay.package.archive import unpack
 from assay.pipeline.project import Project
+from assay.pipeline.resume import RunKey
+from assay.pipeline.run_folder import RunFolder
 from assay.policy.base.pretrained import locate
+from assay.policy.processes import ALONE
 from assay.stages import base, control, fingerprint, package, post_eval, pre_eval, render_evidence, train
-from assay.stages.packing.archive import unpack
 from assay.tools.doctor import preflight
 from assay.tools.doctor.forecast.forecast import Ahead
 from assay.tools.findings import DoctorCheck, Finding
@@ -100,8 +104,9 @@ def test_a_base_by_an_absolute_path_is_named_without_it_and_what_follows_is_said
     said: list[str] = []
     for name in ("say", "complain"):
         monkeypatch.setattr(base, name, said.append)
-    monkeypatch.setattr(base, "tell_control_tokens", lambda *_: None)  # there are no data here
     project = small(tmp_path, str(tmp_path / "elsewhere/mine"))
+    own_data.write_data(tmp_path)
+    fingerprint.run(project)
     base.run(project)
     assert json.loads(project.results("base.json").read_text())["model"] == "mine"
     assert said[0].startswith("base mine at local") and "params.yaml is part of the package" in said[1]
@@ -113,6 +118,8 @@ def test_a_base_by_an_absolute_path_is_named_without_it_and_what_follows_is_said
 
 def test_a_base_without_a_chat_template_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     project = small(tmp_path)
+    own_data.write_data(tmp_path)
+    fingerprint.run(project)
     (tmp_path / "kept/mine/chat_template.jinja").unlink()
     with pytest.raises(PolicyError, match="a chat template"):
         base.run(project)
@@ -138,15 +145,21 @@ def test_a_base_of_ones_own_is_weighed_before_the_first_step_on_a_gpu(
     monkeypatch.setattr(preflight, "examine", lambda *_, **__: [])
     monkeypatch.setattr(preflight, "memory_ahead", weighed)
     monkeypatch.setattr(preflight, "complain", said.append)
+
+    def look(project: Project) -> None:
+        inputs = replace(cpu.inputs("train", "validation"), params=project.params)
+        folder = RunFolder(tmp_path, RunKey("a", {}), {}, project.params.checkpoint, main=True)
+        preflight.examine_training(train.Training(project, inputs, nothing, nothing, "", ALONE, folder, None))
+
     health = project.params.health.model_copy(update={"preflight": True})
     cpu = Project(project.root, project.params.model_copy(update={"health": health}))
-    preflight.examine_training(cpu, nothing, nothing, nothing, [], nothing, tmp_path)
+    look(cpu)
     assert said == [] and layers == []
     gpu = Project(project.root, cpu.params.model_copy(update={"device": "cuda"}))
-    preflight.examine_training(gpu, nothing, nothing, nothing, [], nothing, tmp_path)
+    look(gpu)
     assert ["memory (forecast)" in line for line in said] == [True] and layers == [1]
     refused = DoctorCheck("memory (forecast)", "a peak that fits", "params.yaml").fault("too much", "less")
     monkeypatch.setattr(preflight, "memory_ahead", lambda *_: (refused, None))
     shutil.rmtree(tmp_path / ".scratch/preflight")
     with pytest.raises(TrainingError, match="too much"):
-        preflight.examine_training(gpu, nothing, nothing, nothing, [], nothing, tmp_path)
+        look(gpu)

@@ -71,7 +71,7 @@ def flip(path: Path, position: int) -> None:
 
 
 def read_all(project: Project) -> dict[str, list[Any]]:
-    return {split: inputs.items_of(project, split) for split in own_data.SPLITS}
+    return {split: project.items(split) for split in own_data.SPLITS}
 
 
 SOURCES = [
@@ -83,8 +83,8 @@ SOURCES = [
 def test_items_are_those_of_the_files_with_their_schemas_in_them(plain: Project) -> None:
     items = read_all(plain)
     assert [item.id for item in items["heldout"]] == ["r9", "r10", "r11", "r12"]
-    assert len(inputs.heldout_suite(plain).items) == 3
-    assert inputs.validation_suite(plain).split == "validation"
+    assert len(plain.inputs("heldout").heldout.items) == 3
+    assert plain.inputs("validation").validation.split == "validation"
 
 
 def test_a_copy_gives_the_same_items_as_the_data_themselves(tmp_path: Path) -> None:
@@ -103,10 +103,10 @@ def test_any_changed_byte_of_the_data_stops_every_later_stage(
 ) -> None:
     project = made(tmp_path_factory.mktemp("p"), cache=cache)
     split = Path(name).stem if name.endswith(".jsonl") else "train"
-    inputs.items_of(project, split)
+    project.items(split)
     flip(project.root / name, position)
     with pytest.raises(DataError) as caught:
-        inputs.items_of(project, split)
+        project.items(split)
     assert name in caught.value.where
 
 
@@ -119,10 +119,10 @@ def test_any_changed_byte_of_the_copy_stops_every_later_stage(
     files = sorted(path for path in copy_of(project).rglob("*") if path.is_file())
     path = files[which % len(files)]
     split = path.stem if path.suffix == ".jsonl" else "train"
-    inputs.items_of(project, split)
+    project.items(split)
     flip(path, position)
     with pytest.raises(DataError, match="rm -r") as caught:
-        inputs.items_of(project, split)
+        project.items(split)
     assert str(path) in caught.value.where
     with pytest.raises(DataError, match="rm -r"):
         fingerprint.run(project)
@@ -130,7 +130,7 @@ def test_any_changed_byte_of_the_copy_stops_every_later_stage(
 
 def test_the_held_out_file_is_not_read_for_training(plain: Project) -> None:
     flip(plain.data("heldout.jsonl"), 50)
-    assert inputs.items_of(plain, "train")
+    assert plain.items("train")
 
 
 @pytest.mark.parametrize("name", SOURCES)
@@ -138,7 +138,7 @@ def test_a_file_that_is_gone_is_named(plain: Project, name: str) -> None:
     (plain.root / name).unlink()
     split = Path(name).stem if name.endswith(".jsonl") else "train"
     with pytest.raises(AssayError, match=Path(name).name):
-        inputs.items_of(plain, split)
+        plain.items(split)
 
 
 def test_a_copy_that_another_process_builds_meanwhile_is_never_taken_from_it(
@@ -202,7 +202,7 @@ def test_a_copy_that_is_not_exactly_its_files_is_refused_with_the_file_and_the_c
     cached: Project, damage: Any
 ) -> None:
     path = damage(copy_of(cached))
-    for load in (lambda: inputs.items_of(cached, "train"), lambda: fingerprint.run(cached)):
+    for load in (lambda: cached.items("train"), lambda: fingerprint.run(cached)):
         with pytest.raises(DataError, match="rm -r") as caught:
             load()
         assert str(path) in caught.value.where
@@ -235,7 +235,7 @@ def test_another_order_of_records_is_another_copy_and_is_told(cached: Project, t
     fingerprint.run(cached)
     assert any("another order" in line for line in told)
     assert read(cached).dataset_sha256 == before.dataset_sha256
-    assert [item.id for item in inputs.items_of(cached, "train")] == ["r5", "r4", "r3", "r2", "r1", "r0"]
+    assert [item.id for item in cached.items("train")] == ["r5", "r4", "r3", "r2", "r1", "r0"]
 
 
 def test_records_that_were_left_out_stay_out_in_every_stage(tmp_path: Path) -> None:
@@ -246,7 +246,7 @@ def test_records_that_were_left_out_stay_out_in_every_stage(tmp_path: Path) -> N
         project = own_data.project(root, cache=cache, no_gold="drop", unreadable="drop")
         fingerprint.run(project)
         assert read(project).splits["train"].dropped == [3, 4, 6]
-        assert [item.id for item in inputs.items_of(project, "train")] == ["r0", "r2"]
+        assert [item.id for item in project.items("train")] == ["r0", "r2"]
 
 
 def test_what_is_unusable_is_refused_before_anything_is_written(tmp_path: Path) -> None:
@@ -276,7 +276,7 @@ def test_the_validation_suite_may_be_another_file_and_keeps_its_label(tmp_path: 
     chosen = project.params.validation.model_copy(update={"suite": "checks"})
     project = Project(tmp_path, project.params.model_copy(update={"validation": chosen}))
     fingerprint.run(project)
-    suite = inputs.validation_suite(project)
+    suite = project.inputs("validation").validation
     assert suite.split == "validation"
     assert {item.id for item in suite.items} <= {f"r{n}" for n in range(20, 24)}
     (folder / "checks.jsonl").unlink()
@@ -337,23 +337,26 @@ def test_a_blocklist_outside_the_data_is_not_read(tmp_path: Path) -> None:
         (tmp_path / DATA / "link.txt").unlink(missing_ok=True)
         (tmp_path / DATA / "link.txt").symlink_to(tmp_path / "terms.txt")
         with pytest.raises(DataError, match="inside"):
-            inputs.blocklist_of(own_data.project(tmp_path, blocklist=name))
+            inputs.blocklist_of(
+                own_data.project(tmp_path, blocklist=name).root,
+                own_data.project(tmp_path, blocklist=name).params,
+            )
 
 
 def test_terms_reach_the_task(plain: Project) -> None:
-    assert inputs.task_of(plain).blocklist.terms == ("curse",)  # type: ignore[attr-defined]
+    assert plain.task().blocklist.terms == ("curse",)  # type: ignore[attr-defined]
 
 
 def test_another_task_or_cache_than_the_fingerprinted_one_is_refused(plain: Project) -> None:
     path = plain.results("fingerprint.json")
     path.write_text(path.read_text().replace('"structured"', '"collider"'))
     with pytest.raises(DataError, match="repro fingerprint"):
-        inputs.items_of(plain, "train")
+        plain.items("train")
     fingerprint.run(plain)
     with pytest.raises(DataError, match=r"dataset\.cache"):
-        inputs.items_of(own_data.project(plain.root, cache=CACHE, blocklist="terms.txt"), "train")
+        own_data.project(plain.root, cache=CACHE, blocklist="terms.txt").items("train")
     with pytest.raises(DataError, match="a fingerprint of"):
-        inputs.items_of(plain, "nothing")
+        plain.items("nothing")
 
 
 def test_two_projects_in_other_folders_have_the_same_evidence_of_their_data(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from assay.core.config.reading import parse_params
 from assay.core.errors import AssayError, DataError
 from assay.core.evidence_files import place_of
 from assay.pipeline import heldout
-from assay.pipeline.inputs import heldout_suite
 from assay.pipeline.note_openings import note_opening
 from assay.pipeline.project import Project
 from assay.stages import base, fingerprint
@@ -228,11 +227,11 @@ def test_the_command_for_the_base_refuses_what_train_would_refuse_and_names_the_
 def test_openings_of_the_records_make_a_small_suite_too_small(tmp_path: Path) -> None:
     project = made(tmp_path, {"evaluation.items": 20})
     fingerprint.run(project)
-    suite = heldout_suite(project)
+    suite = project.inputs("heldout").heldout
     levels = [level_finding(project).level]
     for seed in range(1, 9):
         other = Project(tmp_path, project.params.model_copy(update={"seed": seed}))
-        note_opening(other, "post_eval", suite, f"{seed:064d}", base="b" * 64)
+        note_opening(other.root, other.params, "post_eval", suite, f"{seed:064d}", base="b" * 64)
         levels.append(level_finding(project).level)
     assert levels[0] == "ok" and levels[-1] == "fault" and levels == sorted(levels, reverse=True)
     told = level_finding(project)

@@ -49,7 +49,7 @@ def with_lr(project: Project, rate: float) -> Project:
 
 def saved(project: Project, *steps: int) -> Path:
     """Save checkpoints of a project's run, each with a validation, and return its folder."""
-    with open_run(project, "train", READS, main=True) as folder:
+    with open_run(project.root, project.params, "train", READS, main=True) as folder:
         folder.start(None)
         for step in steps:
             folder.checkpoints.keep_validation(step, f"validation {step}\n".encode())
@@ -58,7 +58,7 @@ def saved(project: Project, *steps: int) -> Path:
 
 
 def start_of(project: Project, resume_from: Path | None = None) -> int | None:
-    with open_run(project, "train", READS, main=True) as folder:
+    with open_run(project.root, project.params, "train", READS, main=True) as folder:
         start = folder.start(resume_from)
         return None if start is None else start.step
 
@@ -122,9 +122,9 @@ def test_a_folder_without_a_checkpoint_is_refused(project: Project, tmp_path: Pa
 
 def test_a_second_trainer_on_one_run_is_refused(project: Project) -> None:
     with (
-        open_run(project, "train", READS, main=True),
+        open_run(project.root, project.params, "train", READS, main=True),
         pytest.raises(RunningAlready),
-        open_run(project, "train", READS, main=True),
+        open_run(project.root, project.params, "train", READS, main=True),
     ):
         pass
 
@@ -133,7 +133,7 @@ def finish(project: Project) -> Path:
     folder = saved(project, 10)
     write_text(project.results("train.json"), "{}")
     write_text(project.results("training_log.csv"), "step\n")
-    with open_run(project, "train", READS, main=True) as run:
+    with open_run(project.root, project.params, "train", READS, main=True) as run:
         run.start(None)
         run.finish(project.root / folder_of("train"))
     return folder
@@ -169,11 +169,11 @@ def test_a_damaged_checkpoint_is_passed_over_and_told(project: Project, told: li
 
 def test_a_torn_last_event_is_cut_off_and_told_and_good_ones_stay(project: Project) -> None:
     folder = saved(project, 10)
-    with open_run(project, "train", READS, main=True) as run:
+    with open_run(project.root, project.params, "train", READS, main=True) as run:
         run.log({"event": "one"})
     with (folder / "run_log.jsonl").open("ab") as stream:
         stream.write(b'{"event":"tw')
-    with open_run(project, "train", READS, main=True) as run:
+    with open_run(project.root, project.params, "train", READS, main=True) as run:
         run.log({"event": "three"})
     events = [event["event"] for event in read_complete(folder / "run_log.jsonl")]
     assert events == ["one", "a torn last line was cut off", "three"]
@@ -257,13 +257,17 @@ def test_where_it_may_go_on_it_is_said_counted_and_kept_in_mind(
     saved(project, 10)
     on(monkeypatch, other)
     for _ in range(2):  # the second time it is the machine it was on
-        with open_run(under(project, "say"), "train", READS, main=True) as folder:
+        with open_run(
+            under(project, "say").root, under(project, "say").params, "train", READS, main=True
+        ) as folder:
             start = folder.start(None)
             assert start is not None and start.step == 10 and folder.other_machines == 1
     assert len([line for line in told if "on another machine" in line]) == 1
     assert [event["event"] for event in read_complete(folder.events)] == ["other machine"]
     on(monkeypatch, HERE)
-    with open_run(under(project, "say"), "train", READS, main=True) as folder:
+    with open_run(
+        under(project, "say").root, under(project, "say").params, "train", READS, main=True
+    ) as folder:
         folder.start(None)
         assert folder.other_machines == 2
 
@@ -273,7 +277,7 @@ def test_on_the_same_machine_nothing_is_counted_or_said(
 ) -> None:
     on(monkeypatch, HERE)
     saved(project, 10)
-    with open_run(project, "train", READS, main=True) as folder:
+    with open_run(project.root, project.params, "train", READS, main=True) as folder:
         start = folder.start(None)
         assert start is not None and folder.other_machines == 0
     assert not [line for line in told if "machine" in line]
@@ -289,7 +293,9 @@ def test_a_run_folder_brought_from_another_machine_is_of_that_machine(
     with pytest.raises(ConfigError, match="Another 9"):
         start_of(project, moved)
     assert start_of(project) is None  # nothing was brought here
-    with open_run(under(project, "say"), "train", READS, main=True) as folder:
+    with open_run(
+        under(project, "say").root, under(project, "say").params, "train", READS, main=True
+    ) as folder:
         start = folder.start(moved)
         assert start is not None and start.step == 20 and folder.other_machines == 1
 

@@ -26,6 +26,7 @@ from assay.pipeline.policies import open_policy
 from assay.pipeline.project import Project
 from assay.pipeline.resume import KeptEpisodes, difference, locked, run_key
 from assay.policy.model import Policy
+from assay.policy.processes import ALONE
 from assay.stages import fingerprint, pre_eval
 from tests import own_data
 from tests.evaluation.failing_environment import Timeout
@@ -90,7 +91,7 @@ def project(prepared: Project) -> Project:
 
 @pytest.fixture(scope="module")
 def policy(prepared: Project) -> Policy:
-    return open_policy(prepared, None)
+    return open_policy(prepared.params, prepared.root / "models/base")
 
 
 @pytest.fixture
@@ -124,7 +125,14 @@ def playing(monkeypatch: pytest.MonkeyPatch) -> Playing:
 
 
 def evaluate(project: Project, policy: Policy) -> None:
-    heldout.evaluate(project, policy, "pre_eval", reads=pre_eval.READS)
+    """Play the held-out suite as pre_eval does, without its rivals."""
+    inputs = project.inputs("heldout")
+    opened, root = [inputs.heldout], project.root
+    with heldout.open_suites(
+        root, inputs, policy, "pre_eval", pre_eval.READS, suites=opened, processes=ALONE
+    ) as measurement:
+        measurement.play("pre_eval", inputs.heldout)
+        measurement.play("pre_eval_greedy", replace(inputs.heldout, draws=1), greedy=True)
 
 
 def interrupt(project: Project, policy: Policy, playing: Playing, after: int) -> Path:
@@ -232,7 +240,7 @@ def test_what_another_machine_kept_is_said_and_played_again(
     project: Project, policy: Policy, playing: Playing, told: list[str]
 ) -> None:
     interrupt(project, policy, playing, 3)
-    machine = scratch.machine_of(project)
+    machine = scratch.machine_of(project.params.device)
     for other in (machine | {"processor": "Another 9"}, machine | {"OMP_NUM_THREADS": "7"}):
         playing.batches.clear()
         with pytest.MonkeyPatch.context() as patch:
@@ -348,7 +356,7 @@ def declared(tmp_path: Path) -> Project:
 
 
 def test_a_run_key_names_what_dvc_knows_of_a_stage_and_the_packages(declared: Project) -> None:
-    parts = run_key(declared, "pre_eval", ["elsewhere"]).parts
+    parts = run_key(declared.root, declared.params, "pre_eval", ["elsewhere"]).parts
     names = [name for name in parts if not name.startswith("packages.")]
     assert names == [
         "cmd",
@@ -369,17 +377,25 @@ def test_a_run_key_names_what_dvc_knows_of_a_stage_and_the_packages(declared: Pr
 
 
 def test_where_dvc_says_nothing_all_parameters_and_what_is_read_count(declared: Project) -> None:
-    parts = run_key(declared, "another", ["${dataset.root}/train.jsonl"]).parts
+    parts = run_key(declared.root, declared.params, "another", ["${dataset.root}/train.jsonl"]).parts
     assert len(parts["deps.data/mine/train.jsonl"]) == 64 and "params.train.learning_rate" in parts
     (declared.root / "dvc.yaml").unlink()
-    assert run_key(declared, "another", ["${dataset.root}/train.jsonl"]).parts == parts
+    assert run_key(declared.root, declared.params, "another", ["${dataset.root}/train.jsonl"]).parts == parts
 
 
 def test_what_a_stage_does_not_depend_on_leaves_its_key_alone(declared: Project) -> None:
-    before = run_key(declared, "pre_eval", [])
+    before = run_key(declared.root, declared.params, "pre_eval", [])
     (declared.root / "code/__pycache__").mkdir()
     (declared.root / "code/__pycache__/a.pyc").write_text("")
-    assert run_key(with_params(declared, "train", steps=7), "pre_eval", []) == before
+    assert (
+        run_key(
+            with_params(declared, "train", steps=7).root,
+            with_params(declared, "train", steps=7).params,
+            "pre_eval",
+            [],
+        )
+        == before
+    )
 
 
 CHANGES: list[tuple[Callable[[Path], Any], str]] = [
@@ -398,17 +414,22 @@ CHANGES: list[tuple[Callable[[Path], Any], str]] = [
 def test_a_changed_dep_is_another_key_and_is_named(
     declared: Project, change: Callable[[Path], Any], line: str
 ) -> None:
-    before = run_key(declared, "pre_eval", [])
+    before = run_key(declared.root, declared.params, "pre_eval", [])
     change(declared.root)
-    after = run_key(declared, "pre_eval", [])
+    after = run_key(declared.root, declared.params, "pre_eval", [])
     assert after.digest != before.digest
     assert difference(before.parts, after.parts) == [line]
 
 
 def test_differences_are_told_parameters_first(declared: Project) -> None:
-    before = run_key(declared, "pre_eval", []).parts
+    before = run_key(declared.root, declared.params, "pre_eval", []).parts
     (declared.root / "code/a.py").write_text("2")
-    after = run_key(with_params(declared, "evaluation", draws=9), "pre_eval", []).parts
+    after = run_key(
+        with_params(declared, "evaluation", draws=9).root,
+        with_params(declared, "evaluation", draws=9).params,
+        "pre_eval",
+        [],
+    ).parts
     other = after | {"packages.torch": "0.1"}
     del other["params.generation.surface"]
     draws, torch = before["params.evaluation.draws"], before["packages.torch"]
@@ -423,7 +444,7 @@ def test_differences_are_told_parameters_first(declared: Project) -> None:
 
 def test_a_pipeline_that_dvc_would_not_read_is_refused(declared: Project) -> None:
     with pytest.raises(ConfigError, match="a list of names"):
-        run_key(declared, "odd", [])
+        run_key(declared.root, declared.params, "odd", [])
 
 
 def test_what_is_kept_lies_in_the_repository_dvc_was_called_in(
@@ -437,6 +458,6 @@ def test_what_is_kept_lies_in_the_repository_dvc_was_called_in(
 def test_the_keys_of_the_shipped_pipeline_cover_every_stage() -> None:
     params = Params.model_validate(json.loads(own_data._composed()))
     for stage in ("pre_eval", "train", "post_eval"):
-        parts = run_key(Project(ROOT, params), stage, []).parts
+        parts = run_key(Project(ROOT, params).root, Project(ROOT, params).params, stage, []).parts
         assert "deps.constraints.txt" in parts and "params.base.seed" in parts
         assert not any("${" in name for name in parts)

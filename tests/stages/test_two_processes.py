@@ -11,7 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,9 +29,10 @@ from assay.core.errors import ConfigError, TrainingError
 from assay.core.parent import STARTED_BY
 from assay.core.storage.append_log import read_complete
 from assay.core.storage.json import write_jsonl
-from assay.pipeline.inputs import heldout_suite, task_of
+from assay.pipeline.inputs import Inputs
 from assay.pipeline.project import Project
-from assay.pipeline.resume import machine_of
+from assay.pipeline.resume import RunKey, machine_of
+from assay.pipeline.run_folder import RunFolder
 from assay.policy.processes import Processes
 from assay.stages import base, fingerprint, pre_eval, train
 from assay.tools.doctor import preflight
@@ -137,7 +138,7 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> Calls:
     project = small(root)
     fingerprint.run(project)
     base.run(project)
-    episodes = played(task_of(project), heldout_suite(project).plays(), 0.2, "base")
+    episodes = played(project.task(), project.inputs("heldout").heldout.plays(), 0.2, "base")
     # From which a training says what its plan can show
     write_jsonl(project.results("pre_eval.jsonl"), episodes)
     environment = environment_without(**{MARK: root.name})
@@ -222,7 +223,7 @@ def test_evidence_is_written_once_and_whole(calls: Calls) -> None:
     assert (facts["steps"], facts["chain"]) == (STEPS, rows[-1]["chain"])
     manifest = json.loads(project.observed("manifest.json").read_text())
     assert (manifest["rank"], manifest["world_size"]) == (0, 2)
-    assert manifest["hardware"].items() >= machine_of(project).items()
+    assert manifest["hardware"].items() >= machine_of(project.params.device).items()
     assert (project.root / "models/adapter/adapter_model.safetensors").is_file()
     (folder,) = (path for path in (project.root / ".scratch/train").iterdir() if path.is_dir())
     assert not list(folder.glob(".step-*")) and (folder / "done.json").is_file()
@@ -380,28 +381,29 @@ def test_a_fault_found_by_the_main_process_ends_all_of_them_and_is_told_by_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said: list[str] = []
-    monkeypatch.setattr(train, "say", said.append)
+    monkeypatch.setattr(preflight, "say", said.append)
     monkeypatch.setattr(preflight, "complain", said.append)
     looked: list[int] = []
     project, nothing = Project(tmp_path, Project.open(ROOT).params), cast(Any, None)
+    inputs = Inputs(project.params, nothing, nothing, {"train": []}, "")
+    vars(inputs)["validation"] = nothing
+    folder = RunFolder(tmp_path, RunKey("a", {}), {}, project.params.checkpoint, main=True)
 
-    def look(found: list[Finding]) -> Callable[[], None]:
-        """Return what `assay train` looks with, where the doctor finds this."""
+    def look(found: list[Finding], processes: Processes) -> None:
+        """Look as `assay train` does, where the doctor finds this."""
+        monkeypatch.setattr(preflight, "examine", lambda *_, **__: looked.append(1) or found)  # type: ignore[func-returns-value]
+        preflight.examine_training(
+            train.Training(project, inputs, nothing, nothing, "", processes, folder, None)
+        )
 
-        def examine() -> None:
-            monkeypatch.setattr(preflight, "examine", lambda *_, **__: looked.append(1) or found)  # type: ignore[func-returns-value]
-            preflight.examine_training(project, nothing, nothing, nothing, [], nothing, tmp_path)
-
-        return examine
-
-    train._examined(look([WARNING]), Gathering(0, False), wait=True)
+    look([WARNING], Gathering(0, False))
     assert "looking at what is to be trained" in said[0] and "WARNING probe" in said[1]
     with pytest.raises(TrainingError, match="1 fault"):
-        train._examined(look([FAULT]), Gathering(0, False), wait=True)
+        look([FAULT], Gathering(0, False))
     assert len(looked) == 2
-    train._examined(look([FAULT]), Gathering(1, False), wait=True)
+    look([FAULT], Gathering(1, False))
     with pytest.raises(SystemExit) as ended:
-        train._examined(look([]), Gathering(1, True), wait=True)
+        look([], Gathering(1, True))
     assert ended.value.code == TrainingError.exit_code and len(looked) == 2, "the others do not look"
     assert capsys.readouterr().out == ""
 

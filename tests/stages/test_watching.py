@@ -11,9 +11,7 @@ import pytest
 
 from assay.core.records import Episode, HealthSummary, TrainFacts
 from assay.core.storage.json import read_record, write_json
-from assay.pipeline import heldout
 from assay.pipeline import live_log as live
-from assay.pipeline.inputs import task_of, validation_suite
 from assay.pipeline.project import Project
 from assay.policy.model import Policy
 from assay.stages import fingerprint
@@ -22,6 +20,7 @@ from assay.training.log.history import History, Validation, Watch
 from tests.evaluation.test_statistics import play
 from tests.house import ROOT
 from tests.small_policy import small_policy
+from tests.stages.test_scratch import evaluate
 from tests.training.toy_task import Letters
 
 TASK = Letters(alarms={"early": 0.25})
@@ -106,11 +105,11 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 @pytest.fixture(scope="module")
 def policy(project: Project) -> Policy:
-    return small_policy(task_of(project).vocabulary(), hidden_size=16, intermediate_size=32)
+    return small_policy(project.task().vocabulary(), hidden_size=16, intermediate_size=32)
 
 
 def test_how_long_a_suite_took_is_written_beside_its_results(project: Project, policy: Policy) -> None:
-    heldout.evaluate(project, policy, "pre_eval")
+    evaluate(project, policy)
     for label, n in (("pre_eval", 8), ("pre_eval_greedy", 4)):
         clock = json.loads(project.observed(f"{label}_clock.json").read_text())
         assert clock["episodes"] == n and clock["seconds"] > 0 and clock["seconds_per_completion"] > 0
@@ -121,9 +120,9 @@ def test_how_long_a_suite_took_is_written_beside_its_results(project: Project, p
 
 def test_playing_again_takes_another_time_and_gives_the_same_bytes(project: Project, policy: Policy) -> None:
     names = ["pre_eval.jsonl", "pre_eval_greedy.jsonl"]
-    heldout.evaluate(project, policy, "pre_eval")
+    evaluate(project, policy)
     first = [project.results(name).read_bytes() for name in names]
-    heldout.evaluate(project, policy, "pre_eval")
+    evaluate(project, policy)
     assert [project.results(name).read_bytes() for name in names] == first
 
 
@@ -133,7 +132,7 @@ def test_a_validation_is_summarised_once_and_every_row_has_the_same_columns(
     from assay.core.decoding import Decoding
     from assay.evaluation.rollout import play as played
 
-    suite, task = validation_suite(project), task_of(project)
+    suite, task = project.inputs("validation").validation, project.task()
     sampled = [r.episode for r in played(policy, task, suite.plays(), Decoding(1.0, 8), batch_size=64)]
     greedy = [e for e in sampled if e.draw == 0]
     history = History(validations=[Validation(0, sampled, greedy)])
@@ -144,7 +143,7 @@ def test_a_validation_is_summarised_once_and_every_row_has_the_same_columns(
     monkeypatch.setattr(
         live, "score_rows", lambda step, *both: (summed_up.append(step), scored(step, *both))[1]
     )
-    tables = live.Tables(project, history, suite)
+    tables = live.Tables(project.root, project.params.train.steps, history, suite)
     tables.write()
     history.validations.append(Validation(5, sampled, greedy))
     tables.write()

@@ -376,7 +376,7 @@ def test_a_message_says_its_text_and_keeps_thought_apart(name: str) -> None:
 def built(name: str, cut: Sequence[str], *, shaping: bool) -> tuple[Project, Task]:
     """Return a shipped task with something cut off, as training and as evaluation make it."""
     project = open_project(ROOT, name, cut=",".join(cut) or "none")
-    return project, task_with(project, None, shaping=shaping)
+    return project, task_with(project.root, project.params, None, shaping=shaping)
 
 
 def wrapped(project: Project, task: Task) -> tuple[list[Play], list[Episode], list[list[str]]]:

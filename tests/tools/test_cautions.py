@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from assay.dataset.suite import Suite
-from assay.pipeline.inputs import items_of, task_of
 from assay.pipeline.project import Project
 from assay.policy.model import Policy
 from assay.stages import fingerprint
@@ -29,13 +28,11 @@ def speaking(words: list[str]) -> Policy:
 
 
 def said(project: Project, split: str, name: str, policy: Policy) -> list[str]:
-    return find_cautions(
-        project, task_of(project), policy, Suite(split, tuple(items_of(project, name)), 1, 0)
-    )  # type: ignore[arg-type]
+    return find_cautions(project, project.task(), policy, Suite(split, tuple(project.items(name)), 1, 0))  # type: ignore[arg-type]
 
 
 def test_a_fluent_policy_on_the_validation_suite_gives_no_cause_for_doubt(project: Project) -> None:
-    opened = [task_of(project).start(item, 0)[0][0] for item in items_of(project, "validation")]
+    opened = [project.task().start(item, 0)[0][0] for item in project.items("validation")]
     letters = sorted({letter for message in opened for letter in message["content"]})
     assert said(project, "validation", "validation", speaking(letters)) == []
 

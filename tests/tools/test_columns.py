@@ -109,7 +109,7 @@ def test_each_meaning_is_its_own_first_name() -> None:
 
 def test_records_with_other_names_are_the_same_items_once_these_are_named(tmp_path: Path) -> None:
     project = open_project(ROOT, "words")
-    task, own = task_with(project, None), ROOT / "data/words/validation.jsonl"
+    task, own = task_with(project.root, project.params, None), ROOT / "data/words/validation.jsonl"
     rows = [json.loads(line) for line in own.read_text(encoding="utf-8").splitlines()[:6]]
     names = {"id": "task_id", "prompt": "question", "answer": "solution"}
     file, other = (as_jsonl(tmp_path / f"{name}.jsonl", rows) for name in ("own", "other"))

@@ -60,7 +60,7 @@ def few_of(task: str) -> Path:
 def played(task: str, tasks: str, player: str, n: int, draws: int) -> tuple[Task, list[Play], list[Episode]]:
     """Return the first items of a tasks file, made a file of their own, as a scripted player plays them."""
     project = open_project(Path.cwd(), task)
-    made = task_with(project, None)
+    made = task_with(project.root, project.params, None)
     lines = Path(tasks).read_text(encoding="utf-8").splitlines(keepends=True)[:n]
     few = few_of(task)
     few.write_text("".join(lines), encoding="utf-8")
@@ -374,7 +374,7 @@ def test_another_encoding_is_refused(project: Path) -> None:
 def test_so_many_items_as_evaluate_chose_can_be_graded(project: Path) -> None:
     stored = read_records(ROOT / "evidence/results/pre_eval/pre_eval.jsonl", Episode, fix="")
     asked = open_project(Path.cwd(), None)
-    items, _ = items_of(asked, task_with(asked, None), Path(HELDOUT))
+    items, _ = items_of(asked, task_with(asked.root, asked.params, None), Path(HELDOUT))
     chosen = {item.id for item in suite_from(asked, items, Path(HELDOUT), 40, None, 2, "").items}
     few = [each for each in stored if each.item_id in chosen]
     write_jsonl(Path("few_episodes.jsonl"), few)

@@ -12,7 +12,6 @@ import pytest
 
 from assay.core.errors import ConfigError
 from assay.core.storage.yaml import read_yaml
-from assay.pipeline.inputs import task_of
 from assay.tools import new_task
 from assay.tools.own_data.audit import project_for
 from tests.calling import called
@@ -98,7 +97,7 @@ def test_its_preset_is_the_examples_but_for_its_places(root: Path) -> None:
 
 def test_it_plays_what_it_wrote(root: Path) -> None:
     new_task.run(root, "mine")
-    task = task_of(project_for(root, "mine"))
+    task = project_for(root, "mine").task()
     row = {"id": "1", "prompt": "pick: plum *reed fern dust", "answer": "reed"}
     _, state = task.start(task.item(row), 0)
     step = task.step(state, "reed")

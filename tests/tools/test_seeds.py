@@ -22,12 +22,12 @@ from assay.core.storage.json import read_record, write_json, write_jsonl
 from assay.core.storage.locks import hold
 from assay.dataset.suite import Suite
 from assay.evidence.recipe.tables import seeds_block
-from assay.package.recipe import recipe_file, seeds
-from assay.package.recipe.seeds import SeedJob
 from assay.pipeline.heldout_ledger import copy_id, openings
 from assay.pipeline.note_openings import note_opening, tries
 from assay.pipeline.project import Project
 from assay.tasks.protocol import Item
+from assay.tools.recipe import recipe_file, seeds
+from assay.tools.recipe.seeds import SeedJob
 from tests.evidence.conftest import make_claim
 from tests.evidence.synthetic_episodes import arm
 from tests.few_presets import leave_few
@@ -415,17 +415,19 @@ def test_a_copy_knows_what_its_project_opened_and_the_project_what_the_copy_did(
     use(copy, grpo="tiny_smoke", task="collider", seed=3)
     project, own = Project.open(root), Project.open(copy)
     suite = Suite("heldout", (Item("a", "a", {}, None, None, record="r" * 64),), 2, 0)
-    note_opening(project, "pre_eval", suite, "b" * 64, base="b" * 64)
-    note_opening(project, "post_eval", suite, "c" * 64, base="b" * 64)
+    note_opening(project.root, project.params, "pre_eval", suite, "b" * 64, base="b" * 64)
+    note_opening(project.root, project.params, "post_eval", suite, "c" * 64, base="b" * 64)
     seeds.lend_ledger(copy)
-    note_opening(own, "post_eval", suite, "d" * 64, base="b" * 64)
+    note_opening(own.root, own.params, "post_eval", suite, "d" * 64, base="b" * 64)
     seeds.take_back_ledger(copy)
-    known = openings(project)
+    known = openings(project.root)
     assert known is not None
     assert {
         each.policy_digest: each.place for each in tries(known, suite.contents, "b" * 64, suite.digest)
     } == {"c" * 64: 1, "d" * 64: 2}
-    assert {each.copy_id for each in known.openings} == {copy_id(project)}, "one working copy opened them all"
+    assert {each.copy_id for each in known.openings} == {copy_id(project.root)}, (
+        "one working copy opened them all"
+    )
 
 
 def test_without_seeds_on_the_command_line_those_of_the_plan_are_run(tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from assay.core.records import TrainFacts
 from assay.core.storage.json import read_record
 from assay.evaluation import measure as measuring
 from assay.pipeline.heldout_ledger import HeldoutOpening, openings, policies_that_saw
-from assay.pipeline.inputs import heldout_suite
 from assay.pipeline.project import Project
 from assay.stages import fingerprint, pre_eval, train
 from assay.stages.render_evidence.arms import checkpoint_frame
@@ -99,7 +98,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
 
 def noted_in(project: Project) -> tuple[HeldoutOpening, ...]:
-    ledger = openings(project)
+    ledger = openings(project.root)
     return () if ledger is None else ledger.openings
 
 
@@ -235,14 +234,14 @@ def test_held_out_work_is_opened_in_the_log_before_it_is_played_and_marked_every
     assert "held-out, exploratory: no claim" in (out / "sweep.md").read_text()
     assert "held-out, exploratory: no claim" in (out / "sweep.svg").read_text()
     assert any(line.startswith("WARNING: this opens the held-out suite for 5 policies") for line in said)
-    assert record["suite_digest"] == heldout_suite(project).digest
+    assert record["suite_digest"] == project.inputs("heldout").heldout.digest
     assert before == project.results("post_eval.jsonl").exists()
 
 
 def test_a_part_of_the_held_out_suite_counts_as_an_opening_of_its_records_in_the_whole(root: Path) -> None:
     _, record, _ = swept(root, heldout=True, items=3, draws=1)
     project = Project.open(root)
-    whole, ledger = heldout_suite(project), openings(project)
+    whole, ledger = project.inputs("heldout").heldout, openings(project.root)
     assert ledger is not None and record["n_items"] == 3 and record["suite_digest"] != whole.digest
     seen = policies_that_saw(ledger, whole.contents)
     swept_by = [found for found in seen.values() if "sweep" in found.stages]
@@ -251,9 +250,9 @@ def test_a_part_of_the_held_out_suite_counts_as_an_opening_of_its_records_in_the
 
 def test_without_the_flag_no_opening_is_logged(root: Path) -> None:
     project = Project.open(root)
-    before = openings(project)
+    before = openings(project.root)
     swept(root)
-    assert openings(project) == before
+    assert openings(project.root) == before
 
 
 def test_the_best_of_a_held_out_table_is_not_pointed_at_where_nobody_chose(root: Path) -> None:

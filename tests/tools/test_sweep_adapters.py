@@ -18,7 +18,6 @@ from safetensors.torch import load_file, save_file
 from assay.core.config.reading import parse_params
 from assay.core.errors import AssayError
 from assay.pipeline.heldout_ledger import openings
-from assay.pipeline.inputs import task_of
 from assay.pipeline.project import Project
 from assay.policy.base import tiny
 from assay.stages import fingerprint
@@ -35,7 +34,7 @@ WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 
 
 def base_model(project: Project, hidden: int = 32) -> tuple[Any, Any]:
-    tokenizer = tiny.build_tokenizer(task_of(project).vocabulary())
+    tokenizer = tiny.build_tokenizer(project.task().vocabulary())
     return small_model(tokenizer, hidden_size=hidden), tokenizer
 
 
@@ -269,7 +268,7 @@ def test_adapters_of_another_base_are_refused_before_held_out_work_is_opened(pla
     assert (
         "expected an adapter of this base, found" in text and "(2, 64) where this base takes (2, 32)" in text
     )
-    assert openings(project) is None
+    assert openings(project.root) is None
 
 
 def test_names_that_steer_a_terminal_or_a_page_mean_nothing(place: Path) -> None:

@@ -22,7 +22,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 from unittest.mock import patch
 
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
@@ -40,6 +40,7 @@ from assay.core.storage.json import as_written
 from assay.core.storage.yaml import read_yaml
 from assay.dataset.suite import Suite, choose
 from assay.pipeline import live_log as live
+from assay.pipeline.inputs import Inputs
 from assay.pipeline.project import Project
 from assay.policy.base import tiny
 from assay.policy.model import Policy
@@ -139,17 +140,17 @@ class _NoFingerprint:
 @contextmanager
 def _without_data(params: Params, task: Letters) -> Iterator[None]:
     """Let the stage find the toy policy and its items where it would read them from a project."""
-    given: dict[str, Any] = {
-        "open_policy": lambda project, adapter: policy(),
-        "task_of": lambda project, shaping=False: task,
-        "items_of": lambda project, split: ITEMS,
-        "validation_suite": lambda project: suite(params),
-        "fingerprint_of": lambda project: _NoFingerprint(),
-        "git_state": lambda root: {},
+    inputs = Inputs(params, task, cast(Any, _NoFingerprint()), {"train": ITEMS}, "")
+    vars(inputs)["validation"] = suite(params)
+    given: dict[str, Any] = {"open_policy": lambda params, base: policy(), "git_state": lambda root: {}}
+    read: dict[str, Any] = {
+        "inputs": lambda project, *parts: inputs,
+        "task": lambda project, shaping=False: task,
     }
     # Every step is published, so that a kill can meet it.
     with (
         patch.multiple(train_stage, **given),
+        patch.multiple(Project, **read),
         patch.multiple(live, SECONDS_BETWEEN_WRITES=0.0, SHARE_OF_TIME=math.inf),
     ):
         yield

@@ -14,7 +14,6 @@ from assay.core.config.composition import Selection, compose
 from assay.core.config.reading import parse_params
 from assay.core.config.settings import Params, ScratchBase, TinyArchitecture
 from assay.dataset.suite import Suite, choose
-from assay.pipeline.inputs import task_of
 from assay.pipeline.project import Project
 from assay.policy.base import tiny
 from assay.policy.model import Policy
@@ -143,7 +142,7 @@ def spoken(project: Project, *, quickly: bool = True) -> Policy:
     assert isinstance(base, ScratchBase)
     warm = base.warm_start
     if not quickly:
-        return warm_started(base, task_of(project))
+        return warm_started(base, project.task())
     short = warm.model_copy(
         update={
             "drill_pool": 100,
@@ -152,7 +151,7 @@ def spoken(project: Project, *, quickly: bool = True) -> Policy:
             "demonstrations": warm.demonstrations.model_copy(update={"steps": 120, "batch_size": 16}),
         }
     )
-    return warm_started(base.model_copy(update={"warm_start": short}), task_of(project))
+    return warm_started(base.model_copy(update={"warm_start": short}), project.task())
 
 
 def examined_project(project: Project, policy: Policy) -> list[Finding]:

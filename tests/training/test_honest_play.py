@@ -225,10 +225,9 @@ def test_a_player_without_skill_excuses_nothing(tmp_path: Path, ceiling: str) ->
 def test_levels_of_the_shipped_tasks_are_those_of_the_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    from assay.pipeline.inputs import items_of, task_of
 
     project = shipped(tmp_path, name)
-    task, items, params = task_of(project), items_of(project, "train"), project.params
+    task, items, params = project.task(), project.items("train"), project.params
     keyed = Honest(task, items).facts is not None
     for seed in (0, 1, 2):
         of_seed = params.model_copy(update={"seed": seed})

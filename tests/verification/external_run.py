@@ -76,8 +76,8 @@ def external_run(
     project = before_taking(folder, task=task, named=named)
     assert project.params.external is not None
     with quietly():
-        take(project, project.params.external)
-        search_named(project)
+        take(project.root, project.inputs("train"), project.params.external)
+        search_named(project, project.inputs("heldout", "secondary"))
         _after(project, read_training(project.results("train.json"), fix=""))
         if rendered:
             render_evidence.run(project)

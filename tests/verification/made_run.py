@@ -26,19 +26,15 @@ from assay.core.seeds import derive_seed, rng
 from assay.core.storage.files import sha256_bytes
 from assay.core.storage.json import write_json, write_jsonl
 from assay.dataset.external import Training, read_training
-from assay.dataset.suite import Play, Suite
+from assay.dataset.suite import SAMPLING_AGAIN, Play, Suite
 from assay.evaluation.alarms import flat
 from assay.evaluation.few_shot import few_shot
 from assay.evaluation.replay import play_baseline
 from assay.evaluation.trajectory import open_item
-from assay.pipeline.inputs import (
-    heldout_suite,
-    items_of,
-    secondary_file,
-    secondary_suites,
-    task_of,
-    validation_suite,
-)
+from assay.package.archive import sealed, write_tar
+from assay.package.layout import NAME
+from assay.package.parity import Parity
+from assay.pipeline.inputs import secondary_file
 from assay.pipeline.live_log import Tables
 from assay.pipeline.note_openings import note_opening, opened_records
 from assay.pipeline.project import Project
@@ -48,9 +44,6 @@ from assay.policy.base.words import CHAT_TEMPLATE, Words
 from assay.policy.digests import adapted_digest, digest_folder
 from assay.stages import fingerprint, render_evidence
 from assay.stages.package import members_of
-from assay.stages.packing.archive import sealed, write_tar
-from assay.stages.packing.layout import NAME
-from assay.stages.packing.parity import Parity
 from assay.stages.render_evidence.arms import AGAIN, CONTROL
 from assay.tasks.protocol import Task, learner
 from assay.tasks.rivals import BEST_OF_N, CONSTRAINED, FEW_SHOT, OF_THE_BASE, rivals_of
@@ -252,9 +245,9 @@ def words_of(project: Project) -> Words | None:
     """Return the words of the base, where the package holds it."""
     if isinstance(project.params.base, PretrainedBase):
         return None
-    task = task_of(project)
+    task = project.task()
     if (learning := learner(task)) is not None:
-        learning.learn_from(items_of(project, "train"))
+        learning.learn_from(project.items("train"))
     learned = getattr(project.params.base, "bpe_vocabulary", None) is not None
     return Merged(MERGES) if learned else Words(task.vocabulary())
 
@@ -265,7 +258,7 @@ def _arm(
     """Write an arm; of what was trained, another seed is another player."""
     seed = project.params.seed if trained else 0
     label = f"{name} {seed}" if seed else name
-    episodes = played(task_of(project), suite.plays(), skill, label, words_of(project))
+    episodes = played(project.task(), suite.plays(), skill, label, words_of(project))
     write_jsonl(
         project.results(f"{name}.jsonl"), [each.model_copy(update={"policy": policy}) for each in episodes]
     )
@@ -306,25 +299,27 @@ def _with_versions(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _before(project: Project, base: str) -> None:
-    _arm(project, "pre_eval", heldout_suite(project), 0.2, base)
-    _arm(project, "pre_eval_greedy", heldout_suite(project, draws=1), 0.2, base)
-    for name, suite in secondary_suites(project).items():
+    inputs = project.inputs("heldout", "secondary")
+    _arm(project, "pre_eval", inputs.heldout, 0.2, base)
+    _arm(project, "pre_eval_greedy", replace(inputs.heldout, draws=1), 0.2, base)
+    for name, suite in inputs.secondary.items():
         _arm(project, secondary_file("pre_eval", name), suite, 0.2, base)
     _rivals(project, base)
 
 
 def _rivals(project: Project, base: str) -> None:
     """Write what the base played as a rival of what is trained on it."""
-    params, plain, found = project.params, task_of(project), {}
+    inputs = project.inputs("train", "heldout")
+    params, plain, found = project.params, inputs.task, {}
     asked, words = params.evaluation.rivals, words_of(project)
     settings = {FEW_SHOT: asked.few_shot, BEST_OF_N: asked.best_of_n, CONSTRAINED: 1}
     for name in (name for name in OF_THE_BASE if name in rivals_of(plain, asked)):
-        suite, task, used = suite_for(heldout_suite(project), name), plain, settings[name]
+        suite, task, used = suite_for(inputs.heldout, name), plain, settings[name]
         if name == FEW_SHOT and words is not None:
             assert isinstance(params.base, ScratchBase)
             task, used = few_shot(
                 plain,
-                items_of(project, "train"),
+                inputs.train,
                 suite,
                 asked.few_shot,
                 dialogue=words,
@@ -339,11 +334,12 @@ def _rivals(project: Project, base: str) -> None:
 
 
 def _trained(project: Project, base: str) -> TrainFacts:
-    params, task, suite = project.params, task_of(project), validation_suite(project)
+    inputs = project.inputs("train", "validation")
+    params, task, suite = project.params, inputs.task, inputs.validation
     size, steps = params.train.items_per_step, params.train.steps
-    order = item_order(items_of(project, "train"), steps * size, params.seed)
+    order = item_order(inputs.train, steps * size, params.seed)
     history, watch, chain, words = History(), Watch(task), START, words_of(project)
-    honest = Honest(task, items_of(project, "train"))
+    honest = Honest(task, inputs.train)
     play = honest_play(task, order, params, keyed=honest.facts is not None)
     monitor = Monitor(params.health, task, honest, play)
     adapter = _adapter(project)
@@ -382,7 +378,7 @@ def _trained(project: Project, base: str) -> TrainFacts:
     history.train_log[chosen - 1]["digests"]["weights"] = made
     for row in history.train_log:
         chain = row["chain"] = chain_of(chain, row)
-    Tables(project, history, suite, task).write()
+    Tables(project.root, project.params.train.steps, history, suite, task).write()
     write_jsonl(project.results("validation.jsonl"), history.validation_episodes())
     facts = TrainFacts(
         seed=params.seed,
@@ -479,25 +475,26 @@ def _adapter(project: Project) -> Path:
 
 
 def _after(project: Project, trained: Training) -> None:
-    _arm(project, "post_eval", heldout_suite(project), 0.8, trained.policy_digest, trained=True)
-    _arm(
-        project, "post_eval_greedy", heldout_suite(project, draws=1), 0.8, trained.policy_digest, trained=True
-    )
-    _arm(project, AGAIN, heldout_suite(project, again=True), 0.2, trained.base_digest)
-    secondary, base = secondary_suites(project), trained.base_digest
+    inputs = project.inputs("heldout", "secondary")
+    heldout, secondary, base = inputs.heldout, inputs.secondary, trained.base_digest
+    _arm(project, "post_eval", heldout, 0.8, trained.policy_digest, trained=True)
+    _arm(project, "post_eval_greedy", replace(heldout, draws=1), 0.8, trained.policy_digest, trained=True)
+    _arm(project, AGAIN, replace(heldout, sampling=SAMPLING_AGAIN), 0.2, base)
     for name, suite in secondary.items():
         _arm(project, secondary_file("post_eval", name), suite, 0.8, trained.policy_digest, trained=True)
-    for suite in (heldout_suite(project), *secondary.values()):
-        note_opening(project, "pre_eval", suite, base, base=base)
-        note_opening(project, "post_eval", suite, trained.policy_digest, base=base)
-    known = opened_records(project, heldout_suite(project), trained.policy_digest, base, secondary=secondary)
+    for suite in (heldout, *secondary.values()):
+        note_opening(project.root, project.params, "pre_eval", suite, base, base=base)
+        note_opening(project.root, project.params, "post_eval", suite, trained.policy_digest, base=base)
+    known = opened_records(
+        project.root, project.params, heldout, trained.policy_digest, base, secondary=secondary
+    )
     write_json(project.results("openings.json"), known)
     if "random_reward" not in project.params.claim.controls:
         write_json(project.results("control.json"), ControlFacts(asked=False))
         return
     assert isinstance(trained, TrainFacts), "nobody can repeat for random rewards what was done elsewhere"
     paid_by_a_coin = sha256_bytes(f"coin {trained.seed}".encode())
-    _arm(project, CONTROL, heldout_suite(project), 0.2, paid_by_a_coin, trained=True)
+    _arm(project, CONTROL, heldout, 0.2, paid_by_a_coin, trained=True)
     facts = ControlFacts(
         asked=True,
         base_digest=trained.base_digest,

@@ -10,7 +10,6 @@ from pathlib import Path
 from assay.core.config.composition import Selection, compose
 from assay.core.config.settings import ScratchBase
 from assay.core.storage.json import write_json
-from assay.pipeline.inputs import task_of
 from assay.pipeline.project import Project
 from assay.policy.digests import digest_folder
 from assay.stages import control, fingerprint, post_eval, pre_eval, train
@@ -25,7 +24,7 @@ def base_folder(folder: Path, project: Project, *, seed: int = 0) -> Path:
     """Write a Hugging Face model folder that was shown just enough of the task to be paid now and then."""
     settings = project.params.base
     assert isinstance(settings, ScratchBase)
-    policy = warm_started(settings.model_copy(update={"seed": seed}), task_of(project))
+    policy = warm_started(settings.model_copy(update={"seed": seed}), project.task())
     policy.model.save_pretrained(folder)
     policy.tokenizer.save_pretrained(folder)
     return folder

@@ -19,10 +19,10 @@ from assay.core.storage.json import dumps, read_record, write_json
 from assay.dataset.external import ExternalFacts, NamedFound
 from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.warnings import NO_DATA, NOT_KNOWN, PLAN_AFTER
+from assay.package.archive import unpack
 from assay.pipeline import external
 from assay.pipeline.external import take
 from assay.pipeline.project import Project
-from assay.stages.packing.archive import unpack
 from assay.stages.post_eval import search_named
 from assay.stages.render_evidence.claim_at import claim_at
 from assay.verify.checks import Check
@@ -67,7 +67,7 @@ def _taken(root: Path, **train: Any) -> None:
     settings(root, {"sha256": brought(root) if (root / FOLDER).is_dir() else "0" * 64, **train})
     project = Project.open(root)
     assert project.params.external is not None
-    take(project, project.params.external)
+    take(project.root, project.inputs("train"), project.params.external)
 
 
 def _checks(tar: Path, work: Path) -> dict[tuple[str, str], Check]:
@@ -181,7 +181,7 @@ def _asked(line: str) -> str:
 
 def test_data_that_nobody_named_are_said_to_be_unknown(ready: Path, copy: Path) -> None:
     project = Project.open(copy)
-    search_named(project)
+    search_named(project, project.inputs("heldout", "secondary"))
     found = read_record(project.results("named_data.json"), NamedFound, fix="")
     assert found.files == () and found.shared.overlaps == ()
     assert NO_DATA.startswith("What it was trained on was not named")
@@ -275,7 +275,8 @@ def test_named_data_that_cannot_be_searched_are_refused(
     found = sha256 or sha256_bytes(path.read_bytes())
     settings(copy, {"sha256": brought(copy), "data": [{"file": "elsewhere/seen.jsonl", "sha256": found}]})
     with pytest.raises(AssayError, match=said):
-        search_named(Project.open(copy))
+        again = Project.open(copy)
+        search_named(again, again.inputs("heldout", "secondary"))
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,11 @@ from assay.core.storage.files import sha256_bytes
 from assay.core.storage.json import dumps, write_json
 from assay.core.storage.yaml import read_yaml
 from assay.evidence.claim.openings import level_of, openings_of
+from assay.package.layout import OPENINGS
 from assay.pipeline.heldout_ledger import openings
-from assay.pipeline.inputs import heldout_suite, secondary_suites
 from assay.pipeline.note_openings import note_opening, opened_records
 from assay.pipeline.project import Project
-from assay.stages.packing.layout import OPENINGS
-from assay.stages.packing.pages import ledger_of
+from assay.stages.package.pages import ledger_of
 from assay.verify.checks import looked
 from assay.verify.stated import openings_follow
 from assay.verify.unpacked import Unpacked
@@ -32,7 +31,11 @@ from assay.verify.unpacked import Unpacked
 def third(unpacked: Path) -> Path:
     """A package whose claim is the third try: a foreign base and a trained policy were there before it."""
     project, package = Project.open(unpacked), Unpacked(unpacked)
-    suite, base, policy = heldout_suite(project), package.trained.base_digest, package.trained.policy_digest
+    suite, base, policy = (
+        project.inputs("heldout").heldout,
+        package.trained.base_digest,
+        package.trained.policy_digest,
+    )
     (unpacked / OPENINGS).unlink()
     for stage, who, of in (
         ("pre_eval", "f" * 64, "f" * 64),
@@ -40,13 +43,17 @@ def third(unpacked: Path) -> Path:
         ("post_eval", "e" * 64, base),
         ("post_eval", policy, base),
     ):
-        note_opening(project, stage, suite, who, base=of)
-    found = opened_records(project, suite, policy, base, secondary=secondary_suites(project))
+        note_opening(project.root, project.params, stage, suite, who, base=of)
+    found = opened_records(
+        project.root, project.params, suite, policy, base, secondary=project.inputs("secondary").secondary
+    )
     write_json(project.results("openings.json"), found)
     opened = openings_of(found, sha256_bytes(project.results("openings.json").read_bytes()))
     told = {"opened": opened.model_dump(mode="json"), "level": level_of(opened, package.plan)}
     _change(project.results("claim.json"), lambda claim: claim.update(told))
-    note_opening(project, "post_eval", suite, "d" * 64, base=base)  # what came later is no part of it
+    note_opening(
+        project.root, project.params, "post_eval", suite, "d" * 64, base=base
+    )  # what came later is no part of it
     write_json(unpacked / OPENINGS, ledger_of(project))
     shutil.rmtree(project.scratch)
     return unpacked
@@ -58,7 +65,7 @@ def test_a_sound_package_follows_and_its_ledger_is_no_matter_of_when_and_where(
     package = Unpacked(third)
     seen = openings_follow(package)
     assert not seen.wrong and "place 3 of the claim, behind 2 tries" in seen.said
-    ledger = openings(Project.open(third))
+    ledger = openings(Project.open(third).root)
     assert ledger is not None
     assert {(each.times, each.copy_id) for each in ledger.openings} == {(1, None)}
     assert "d" * 64 not in {each.policy_digest for each in ledger.openings}

@@ -16,7 +16,7 @@ from assay.dataset.suite import Play, Suite
 from assay.evaluation.replay import graded_again
 from assay.evaluation.rollout import play as played_by
 from assay.evaluation.trajectory import Rollout, episode_of, turn_of
-from assay.pipeline.inputs import decoding_of, heldout_suite, task_of
+from assay.pipeline.inputs import decoding_of
 from assay.pipeline.project import Project
 from assay.policy.model import load
 from assay.policy.renderer import Dialogue
@@ -62,7 +62,7 @@ def written_by_hand(task: Task, play: Play, like: Episode) -> Episode:
 def forge(project: Project, name: str, index: int) -> list[Episode]:
     """Put another episode in the place of one, and make everything right that follows from it."""
     episodes, suite = stored(project, name)
-    task, play = task_of(project), suite.plays()[index]
+    task, play = project.task(), suite.plays()[index]
     before = episodes[index].reward
     episodes[index] = written_by_hand(task, play, episodes[index])
     assert episodes[index].reward != before
@@ -163,7 +163,7 @@ def test_rounding_explains_what_was_really_written_and_nothing_that_was_not(
     )
     name = "pre_eval_greedy" if greedy else "pre_eval"
     episodes, suite = stored(project, name)
-    task, plays, decoding = task_of(project), suite.plays(), decoding_of(project, greedy=greedy)
+    task, plays, decoding = project.task(), suite.plays(), decoding_of(project.params, greedy=greedy)
     shares = [
         slack(policy, task, p, e, decoding, dtype="float32").share
         for p, e in zip(plays, episodes, strict=True)
@@ -185,11 +185,11 @@ def test_a_turn_of_no_tokens_is_not_what_the_policy_wrote(project: Project) -> N
     policy = load(
         project.root / "models/base", adapter=None, device="cpu", dtype="float32", quantization=None
     )
-    (episodes, suite), task = stored(project, "pre_eval"), task_of(project)
+    (episodes, suite), task = stored(project, "pre_eval"), project.task()
     at = next(k for k, episode in enumerate(episodes) if len(episode.turns) > 1)
     nothing = episodes[at].turns[0].model_copy(update={"completion": "", "n_tokens": 0, "truncated": True})
     forged = episodes[at].model_copy(update={"turns": (nothing, *episodes[at].turns[1:])})
-    found = slack(policy, task, suite.plays()[at], forged, decoding_of(project), dtype="float32")
+    found = slack(policy, task, suite.plays()[at], forged, decoding_of(project.params), dtype="float32")
     assert not found.explained and found.turn == 2
 
 
@@ -198,7 +198,11 @@ def test_which_of_several_ends_a_completion_wrote_is_found_again(project: Projec
     policy = load(
         project.root / "models/base", adapter=None, device="cpu", dtype="float32", quantization=None
     )
-    task, plays, decoding = task_of(project), heldout_suite(project).plays(), decoding_of(project)
+    task, plays, decoding = (
+        project.task(),
+        project.inputs("heldout").heldout.plays(),
+        decoding_of(project.params),
+    )
     ended = replace(
         policy, dialogue=Dialogue(policy.tokenizer, ends=[3, *range(5, len(policy.tokenizer), 9)])
     )

@@ -22,15 +22,15 @@ from assay.core.storage.json import read_record, read_records, write_json
 from assay.dataset.external import ExternalFacts
 from assay.evaluation.measures import mean_of
 from assay.evidence.claim.claim import Claim
-from assay.package.checking import VerifyRequest, verified
+from assay.package import verify as plain
+from assay.package.archive import unpack
 from assay.pipeline.external import brought_digest, take
 from assay.pipeline.policies import open_policy
 from assay.pipeline.project import Project
 from assay.policy.digests import digest_folder
 from assay.stages import package
-from assay.stages.packing import verify as plain
-from assay.stages.packing.archive import unpack
 from assay.tools.sweep.sources import open_source
+from assay.tools.verify import VerifyRequest, verified
 from assay.verify.checks import Check
 from assay.verify.levels import all_levels
 from assay.verify.rerun.regenerated import regenerated
@@ -347,7 +347,7 @@ def test_what_cannot_be_taken_is_refused_in_one_message_and_nothing_is_lost(
     project = Project.open(copy)
     assert project.params.external is not None
     with pytest.raises(AssayError) as refused:
-        take(project, project.params.external)
+        take(project.root, project.inputs("train"), project.params.external)
     assert said in str(refused.value) and str(refused.value).count("Fix: ") == 1
     assert (copy / "models/adapter/kept").read_text() == "of before"
 
@@ -356,10 +356,10 @@ def test_a_model_that_changed_since_it_was_taken_is_not_measured(copy: Path) -> 
     settings(copy, {"folder": WHOLE, "sha256": brought_digest(copy / WHOLE)[1]})
     project = Project.open(copy)
     assert project.params.external is not None
-    take(project, project.params.external)
+    take(project.root, project.inputs("train"), project.params.external)
     _changed(_no_number)(copy / WHOLE)
     with pytest.raises(AssayError, match="the pinned model whole"):
-        open_policy(project, copy / "models/adapter")
+        open_policy(project.params, project.root / "models/base", copy / "models/adapter")
 
 
 def test_what_a_training_keeps_beside_its_model_makes_it_no_other(copy: Path) -> None:
@@ -375,7 +375,7 @@ def test_what_a_training_keeps_beside_its_model_makes_it_no_other(copy: Path) ->
 
 
 def test_a_whole_model_is_not_merged(merged: Project) -> None:
-    from assay.stages.packing.merged import weights_of
+    from assay.stages.package.merged import weights_of
 
     with pytest.raises(AssayError, match="a whole model that was brought"):
         weights_of(merged)

@@ -41,7 +41,7 @@ def train(
     ] = None,
 ) -> None:
     """Train an adapter with GRPO, or go on where an interrupted training stopped."""
-    _run_stage("train", resume_from=resume_from)
+    _run_stage("train", resume_from)
 
 
 def control() -> None:
@@ -69,24 +69,28 @@ def package(
     ] = None,
 ) -> None:
     """Write one archive that anyone can verify, after a search for secrets."""
-    _run_stage("package", folder)
+    _run_stage("package", root=folder)
 
 
-def _run_stage(name: str, root: Path | None = None, **options: Any) -> None:
+def _run_stage(name: str, resume_from: Path | None = None, root: Path | None = None) -> None:
     end_with_parent()
     project = _open(name, root)
     taken = name == "train" and project.params.external is not None
     if name in ("pre_eval", "train", "control", "post_eval") and not taken:
-        _become_several(name, project.params, **options)
+        _become_several(name, project.params, resume_from)
     # What is imported is no garbage: looking for some among it takes a fifth of a training's start.
     with uncollected():
         stage = importlib.import_module(f"assay.stages.{name}")
         if name == "train":
             from assay.tools.doctor.preflight import examine_training
-
-            options["examine"] = examine_training
     gc.freeze()  # and later searches pass over it
-    stage.run(project, **options)
+    if name == "train" and not taken:
+        with stage.open_training(project, resume_from) as training:
+            if training.start is None:
+                examine_training(training)
+            stage.train_through(training)
+    else:
+        stage.run(project)
     if name == "pre_eval" and os.environ.get("RANK", "0") == "0":
         from assay.tools.doctor.preflight import say_power
 

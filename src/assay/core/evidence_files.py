@@ -6,6 +6,9 @@ Names are unique over all folders, so a file that was copied away still says wha
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 RESULTS, LOGS, OBSERVED = "evidence/results", "evidence/logs", "evidence/observed"
 NAMED_DATA = "named_data.json"
 # Folder → file → what it is, as the landing page says it.
@@ -115,3 +118,12 @@ def folder_of(stage: str) -> str:
     'evidence/results/train'
     """
     return f"{RESULTS}/{stage}"
+
+
+def scratch_of(root: Path) -> Path:
+    """Return the folder of everything that a project keeps for later calls.
+
+    Under DVC that of the repository it was called in: `dvc exp run --temp` and the queue run stages in a copy
+    that is thrown away, and name the repository in DVC_ROOT.
+    """
+    return Path(os.environ.get("DVC_ROOT") or root) / ".scratch"

@@ -11,13 +11,12 @@ from assay.core.config.places import setting
 from assay.core.config.training import ExternalTraining
 from assay.core.console import complain, say
 from assay.core.errors import DataError, PolicyError
-from assay.core.evidence_files import LOGS, folder_of
+from assay.core.evidence_files import LOGS, folder_of, place_of
 from assay.core.storage.files import read_bytes, sha256_bytes, write_bytes, write_folder
 from assay.core.storage.json import write_json
 from assay.dataset.external import ExternalFacts, WholeFacts
-from assay.pipeline.inputs import items_of, task_of
-from assay.pipeline.policies import ADAPTER
-from assay.pipeline.project import Project
+from assay.pipeline.inputs import Inputs
+from assay.pipeline.policies import ADAPTER, BASE
 from assay.policy.base.pretrained import LOCAL, POINTER, PinnedSource, locate, pointer_text
 from assay.policy.digests import adapted_digest, digest_folder, listing_digest
 
@@ -32,21 +31,26 @@ DEEPEST = 4  # folders below the one that was named, in which others are looked 
 SHOWN = 256  # train items whose prompts are written by both templates
 
 
-def take(project: Project, brought: ExternalTraining) -> None:
+def take(root: Path, inputs: Inputs, brought: ExternalTraining) -> None:
     """Write models/adapter and train.json from what the settings name; whatever a training would tell stays
     unwritten. Of a whole model models/adapter is a pointer: it is not copied.
+
+    Args:
+        root: Of the project.
+        inputs: With the train items, by whose prompts a whole model is compared with the base.
+        brought: What the settings name.
 
     Raises:
         DataError: A file is missing, no regular one, a link that leaves the folder, or another than the
             settings say.
         PolicyError: It is neither a plain LoRA adapter of this base nor a whole model that can be loaded.
     """
-    plan = sha256_bytes(read_bytes(project.results(PLAN), fix="./run dvc repro fingerprint"))
-    base = locate(project.root / "models/base")
-    whole, of_base = _take_files(project, brought, base), digest_folder(base)
-    policy = brought.sha256 if whole else adapted_digest(of_base, project.root / ADAPTER)
+    plan = sha256_bytes(read_bytes(root / place_of(PLAN), fix="./run dvc repro fingerprint"))
+    base = locate(root / BASE)
+    whole, of_base = _take_files(root, inputs, brought, base), digest_folder(base)
+    policy = brought.sha256 if whole else adapted_digest(of_base, root / ADAPTER)
     for each in (folder_of("train"), f"{LOGS}/train"):
-        shutil.rmtree(project.root / each, ignore_errors=True)
+        shutil.rmtree(root / each, ignore_errors=True)
     facts = ExternalFacts(
         kind="external",
         how=brought.how,
@@ -56,28 +60,28 @@ def take(project: Project, brought: ExternalTraining) -> None:
         policy_digest=policy,
         whole=whole,
     )
-    write_json(project.results("train.json"), facts)
+    write_json(root / place_of("train.json"), facts)
     # A log without a step: DVC wants the folder, and a package has no empty one.
-    write_bytes(project.results("train_log.jsonl"), b"")
+    write_bytes(root / place_of("train_log.jsonl"), b"")
     say(f"train: took {brought.folder}, policy {policy[:12]}; how it was trained is not known")
     if not brought.data:
         complain("train.data names no file: whether it was trained on held-out records is not known")
 
 
-def _take_files(project: Project, brought: ExternalTraining, base: Path) -> WholeFacts | None:
+def _take_files(root: Path, inputs: Inputs, brought: ExternalTraining, base: Path) -> WholeFacts | None:
     """Write models/adapter from a folder; return what is known of a whole model, None of an adapter."""
-    folder = _folder(project, brought)
+    folder = _folder(root, brought)
     whole: WholeFacts | None = None
     if _is_whole(folder, FOLDER):
         model = _whole(folder, brought, base)
-        whole = beside_base(project, model, folder, base)
+        whole = beside_base(inputs, model, folder, base)
         source = PinnedSource(folder, folder.name, LOCAL, model.digest)
         files = {POINTER: pointer_text(source).encode()}
     else:
         files = _adapter(folder, brought, base).named()
     if Path(brought.folder).is_absolute():
         complain(ABSOLUTE)
-    write_folder(project.root / ADAPTER, files, check=lambda _: None)
+    write_folder(root / ADAPTER, files, check=lambda _: None)
     return whole
 
 
@@ -108,8 +112,8 @@ def brought_digest(folder: Path) -> tuple[str, str]:
     return "a LoRA adapter", listing_digest(read_adapter(folder, folder).named())
 
 
-def _folder(project: Project, brought: ExternalTraining) -> Path:
-    folder = (project.root / Path(brought.folder).expanduser()).absolute()
+def _folder(root: Path, brought: ExternalTraining) -> Path:
+    folder = (root / Path(brought.folder).expanduser()).absolute()
     if not folder.is_dir():
         fix = "correct train.folder; it is relative to the project"
         raise DataError(
@@ -200,7 +204,7 @@ def _whole(folder: Path, brought: ExternalTraining, base: Path) -> WholeModel:
     return model
 
 
-def beside_base(project: Project, model: WholeModel, folder: Path, base: Path) -> WholeFacts:
+def beside_base(inputs: Inputs, model: WholeModel, folder: Path, base: Path) -> WholeFacts:
     """Return in what the model is another than the base, other than its weights.
 
     Raises:
@@ -210,10 +214,10 @@ def beside_base(project: Project, model: WholeModel, folder: Path, base: Path) -
     from assay.policy.model import open_tokenizer
     from assay.policy.renderer import Dialogue
 
-    template = project.params.base.template
+    template = inputs.params.base.template
     ours, theirs = (open_tokenizer(each, template) for each in (base, folder))
-    said, dialogues = task_of(project), [Dialogue(each, template) for each in (ours, theirs)]
-    asked = [said.start(item, 0)[0] for item in items_of(project, "train")[:SHOWN]]
+    dialogues = [Dialogue(each, template) for each in (ours, theirs)]
+    asked = [inputs.task.start(item, 0)[0] for item in inputs.train[:SHOWN]]
     texts = [[each.render(messages, open_turn=True) for messages in asked] for each in dialogues]
     others = sum(one != other for one, other in zip(*texts, strict=True))
     read = [each(texts[0], add_special_tokens=False)["input_ids"] for each in (ours, theirs)]

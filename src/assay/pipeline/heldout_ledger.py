@@ -26,12 +26,11 @@ from typing import Literal, Self
 from pydantic import Field, ValidationError, model_validator
 
 from assay.core.errors import RecordError
-from assay.core.evidence_files import OBSERVED
+from assay.core.evidence_files import OBSERVED, scratch_of
 from assay.core.provenance import committed_text
 from assay.core.records import Record, Split
 from assay.core.storage.files import read_text
 from assay.core.storage.json import digest, read_record
-from assay.pipeline.project import Project
 
 FORMAT: Literal["assay-openings/3"] = "assay-openings/3"
 
@@ -235,30 +234,30 @@ FIX = (
 OWN_FIX = "remove the file: evidence/observed has the same, unless that was removed as well"
 
 
-def openings(project: Project) -> HeldoutLedger | None:
+def openings(root: Path) -> HeldoutLedger | None:
     """Return all openings that are known here: by the ledger, by its last commit, and by this working copy;
     None where none of them knows any.
 
     Raises:
         RecordError: The ledger is damaged.
     """
-    sources = [travelling(project), _remembered(project), _committed(project)]
+    sources = [travelling(root), _remembered(root), _committed(root)]
     known = [source for source in sources if source is not None]
     return reduce(merged, known, NOTHING) if known else None
 
 
-def ledger_stands(project: Project) -> bool:
+def ledger_stands(root: Path) -> bool:
     """Return whether the ledger that travels is there."""
-    return project.observed(LEDGER).exists()
+    return (root / OBSERVED / LEDGER).exists()
 
 
-def copy_id(project: Project) -> str:
+def copy_id(root: Path) -> str:
     """Return the random name of this working copy, given to it when it first opens anything.
 
     Raises:
         RecordError: .scratch/ cannot be written.
     """
-    path = memory(project) / NAME
+    path = memory(root) / NAME
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with os.fdopen(
@@ -272,32 +271,32 @@ def copy_id(project: Project) -> str:
         raise RecordError(
             "a folder to write in", found=str(error.strerror), where=str(path.parent), fix=fix
         ) from None
-    return known_copy_id(project) or ""
+    return known_copy_id(root) or ""
 
 
-def known_copy_id(project: Project) -> str | None:
+def known_copy_id(root: Path) -> str | None:
     """Return the random name of this working copy, None where it never opened anything."""
-    path = memory(project) / NAME
+    path = memory(root) / NAME
     return read_text(path, fix=OWN_FIX).strip() if path.exists() else None
 
 
-def memory(project: Project) -> Path:
+def memory(root: Path) -> Path:
     """Return the folder in which a working copy remembers what it opened itself."""
-    return project.scratch / MEMORY
+    return scratch_of(root) / MEMORY
 
 
-def _remembered(project: Project) -> HeldoutLedger | None:
-    files = sorted(memory(project).glob("*.json"))
+def _remembered(root: Path) -> HeldoutLedger | None:
+    files = sorted(memory(root).glob("*.json"))
     found = NOTHING
     for path in files:
         found = merged(found, read_record(path, HeldoutLedger, fix=OWN_FIX))
     return found if files else None
 
 
-def _committed(project: Project) -> HeldoutLedger | None:
+def _committed(root: Path) -> HeldoutLedger | None:
     """Return the ledger as it was last committed, so that removing the file loses nothing; None without
     git."""
-    text = committed_text(project.root, f"{OBSERVED}/{LEDGER}")
+    text = committed_text(root, f"{OBSERVED}/{LEDGER}")
     if text is None:
         return None
     with suppress(ValidationError):
@@ -305,11 +304,11 @@ def _committed(project: Project) -> HeldoutLedger | None:
     return None  # of an older format, or damaged: the file beside it has to do
 
 
-def travelling(project: Project) -> HeldoutLedger | None:
+def travelling(root: Path) -> HeldoutLedger | None:
     """Return the ledger in evidence/observed/, None where there is none.
 
     Raises:
         RecordError: It is damaged, or of another format.
     """
-    path = project.observed(LEDGER)
+    path = root / OBSERVED / LEDGER
     return read_record(path, HeldoutLedger, fix=FIX) if path.exists() else None

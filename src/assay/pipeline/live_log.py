@@ -20,6 +20,7 @@ from typing import Any
 from assay.core.console import complain
 from assay.core.counting import counted
 from assay.core.errors import ConfigError, RecordError
+from assay.core.evidence_files import OBSERVED, place_of
 from assay.core.provenance import now
 from assay.core.records import TRAINING_LOG_COLUMNS, HealthEvent
 from assay.core.storage.files import read_bytes, remove, write_bytes
@@ -28,7 +29,6 @@ from assay.core.storage.tables import write_csv
 from assay.dataset.suite import Suite
 from assay.evaluation.alarms import COLUMNS, Shares, alarm_said, field_rows, field_shares, nested
 from assay.evaluation.measures import Row, score_rows, validation_row
-from assay.pipeline.project import Project
 from assay.pipeline.run_folder import RunFolder
 from assay.tasks.protocol import Task, answer_key
 from assay.training.log.history import History, Validation, Watch
@@ -146,11 +146,19 @@ class Live:
     """Publishes a training as it goes. Only the main process writes and speaks."""
 
     def __init__(
-        self, project: Project, history: History, watch: Watch, suite: Suite, folder: RunFolder, *, main: bool
+        self,
+        root: Path,
+        steps: int,
+        history: History,
+        watch: Watch,
+        suite: Suite,
+        folder: RunFolder,
+        *,
+        main: bool,
     ) -> None:
-        """Publish a history, and its events in the log of a run folder."""
-        self._project, self._history, self._folder, self._main = project, history, folder, main
-        self._tables, self._bell = Tables(project, history, suite, watch.task), Bell(watch)
+        """Publish the history of so many steps into a project, and its events in the log of a run folder."""
+        self._root, self._history, self._folder, self._main = root, history, folder, main
+        self._tables, self._bell = Tables(root, steps, history, suite, watch.task), Bell(watch)
         self._next, self._said = 0.0, set[tuple[str, str]]()
         self._every = seconds_between()
         self._drawer: Drawer | None = None
@@ -162,7 +170,7 @@ class Live:
             return
         self.publish()
         if self._every is not None:
-            self._drawer = Drawer(self._project.root, self._folder.path / "drawer.log", self._every)
+            self._drawer = Drawer(self._root, self._folder.path / "drawer.log", self._every)
 
     def end(self) -> None:
         """Let the curves be drawn a last time; nothing is drawn after this."""
@@ -206,7 +214,7 @@ class Live:
             self._drawer.look()
         self._tables.write()
         write_bytes(
-            self._project.observed("run_log.jsonl"), read_bytes(self._folder.events, fix="call again")
+            self._root / OBSERVED / "run_log.jsonl", read_bytes(self._folder.events, fix="call again")
         )
         ended = time.monotonic()
         self._next = ended + max(SECONDS_BETWEEN_WRITES, (ended - began) / SHARE_OF_TIME)
@@ -232,18 +240,21 @@ class Bell:
 class Tables:
     """The curves of a training on disk; what was computed for one validation is kept."""
 
-    def __init__(self, project: Project, history: History, suite: Suite, task: Task | None = None) -> None:
-        """Write a history's curves into a project; without a task the fields of validations are not told."""
-        self._project, self._history, self._suite = project, history, suite
+    def __init__(
+        self, root: Path, steps: int, history: History, suite: Suite, task: Task | None = None
+    ) -> None:
+        """Write the curves of so many steps into a project; without a task the fields of validations are not
+        told."""
+        self._root, self._steps, self._history, self._suite = root, steps, history, suite
         self._rows: dict[int, Row] = {}
         self._scores: dict[int, list[dict[str, object]]] = {}
         self._key, self._fields = None if task is None else answer_key(task), dict[int, dict[str, Shares]]()
 
     def write(self) -> None:
         """Write the curves as they stand; a reader never sees half a file."""
-        project, history = self._project, self._history
-        _write(project.results("training_log.csv"), history.training_log, TRAINING_LOG_COLUMNS)
-        _write(project.results("reward_components.csv"), history.reward_components)
+        root, history = self._root, self._history
+        _write(root / place_of("training_log.csv"), history.training_log, TRAINING_LOG_COLUMNS)
+        _write(root / place_of("reward_components.csv"), history.reward_components)
         for validation in history.validations:
             if validation.step not in self._rows:
                 self._rows[validation.step] = self._row(validation)
@@ -252,20 +263,20 @@ class Tables:
                 )
         known = {validation.step for validation in history.validations}
         _write(
-            project.results("checkpoint_evals.csv"),
+            root / place_of("checkpoint_evals.csv"),
             [row for step, row in self._rows.items() if step in known],
         )
         scores = [row for step, rows in self._scores.items() if step in known for row in rows]
-        _write(project.results("validation_scores.csv"), scores)
+        _write(root / place_of("validation_scores.csv"), scores)
         # A task without fields has a header
-        write_csv(project.results("fields.csv"), list(self._field_rows()), COLUMNS)
-        _write(project.observed("training_clock.csv"), history.observed)
+        write_csv(root / place_of("fields.csv"), list(self._field_rows()), COLUMNS)
+        _write(root / OBSERVED / "training_clock.csv", history.observed)
         if history.train_log:
-            write_jsonl(project.results("train_log.jsonl"), history.train_log)
+            write_jsonl(root / place_of("train_log.jsonl"), history.train_log)
         else:
-            remove(project.results("train_log.jsonl"))
+            remove(root / place_of("train_log.jsonl"))
         # An empty file reads like a broken one, to DVC and to people.
-        write_jsonl(project.results("health.jsonl"), history.health or [quiet(len(history.train_log))])
+        write_jsonl(root / place_of("health.jsonl"), history.health or [quiet(len(history.train_log))])
 
     def _field_rows(self) -> Iterator[dict[str, object]]:
         items = {item.id: item for item in self._suite.items}
@@ -279,7 +290,7 @@ class Tables:
                 yield from field_rows(step, "validation", self._fields[step])
 
     def _row(self, validation: Validation) -> Row:
-        done = validation.step / self._project.params.train.steps
+        done = validation.step / self._steps
         return validation_row(
             validation.sampled,
             validation.greedy,

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from assay.core.config.settings import Params
-from assay.core.evidence_files import OBSERVED
+from assay.core.evidence_files import OBSERVED, scratch_of
 from assay.core.provenance import is_from_git
 from assay.core.records import OpenedRecords, OtherPolicy, Split
 from assay.core.storage.json import digest, write_json
@@ -36,7 +37,6 @@ from assay.pipeline.heldout_ledger import (
     policies_that_saw,
     travelling,
 )
-from assay.pipeline.project import Project
 
 BASE_STAGE, TRAINED_STAGE, CONTROL_STAGE = "pre_eval", "post_eval", "control"
 RECIPE = ("task", "dataset", "base", "generation", "evaluation", "validation", "train", "claim")
@@ -182,7 +182,14 @@ def _units(others: list[HeldoutOpening]) -> int:
 
 
 def note_opening(
-    project: Project, stage: str, suite: Suite, policy_digest: str, *, base: str, split: Split | None = None
+    root: Path,
+    params: Params,
+    stage: str,
+    suite: Suite,
+    policy_digest: str,
+    *,
+    base: str,
+    split: Split | None = None,
 ) -> None:
     """Write down an opening before it happens, so that one which was broken off counts as well.
 
@@ -190,7 +197,8 @@ def note_opening(
     may be so in other data.
 
     Args:
-        project: Whose.
+        root: Of the project.
+        params: Its settings.
         stage: Who opens.
         suite: What is played.
         policy_digest: Who plays.
@@ -200,8 +208,8 @@ def note_opening(
     Raises:
         RecordError: The ledger is damaged.
     """
-    known = openings(project) or NOTHING
-    draft = not project.params.evaluation.open and (split or suite.split) == "validation"
+    known = openings(root) or NOTHING
+    draft = not params.evaluation.open and (split or suite.split) == "validation"
     if draft and not is_held_out(known, suite.contents):
         return
     one = opened(
@@ -209,15 +217,15 @@ def note_opening(
         policy_digest,
         replace(suite, sampling=SAMPLING).digest,
         suite.contents,
-        data=project.params.dataset.name,
+        data=params.dataset.name,
         split=split or suite.split,
-        copy_id=copy_id(project),
+        copy_id=copy_id(root),
         base=base,
     )
     trained = stage == TRAINED_STAGE and policy_digest != base
-    one = placed(known, one, recipe_of(project.params) if trained else None)
-    lost = _lost(project, known, one)
-    why = "put_back" if lost and is_from_git(project.root, f"{OBSERVED}/{LEDGER}") else "restored"
+    one = placed(known, one, recipe_of(params) if trained else None)
+    lost = _lost(root, known, one)
+    why = "put_back" if lost and is_from_git(root, f"{OBSERVED}/{LEDGER}") else "restored"
     one = one.model_copy(update={"openings": (one.openings[0].model_copy(update={why: lost}),)})
     now = noted(known, one)
     identity = one.openings[0].identity
@@ -225,27 +233,27 @@ def note_opening(
         update={"openings": tuple(each for each in now.openings if each.identity == identity)}
     )
     # A file an opening, so that several processes at a time lose nothing of each other.
-    write_json(memory(project) / f"{digest(identity)[:16]}.json", own)
-    write_json(project.observed(LEDGER), now)
+    write_json(memory(root) / f"{digest(identity)[:16]}.json", own)
+    write_json(root / OBSERVED / LEDGER, now)
 
 
-def _lost(project: Project, known: HeldoutLedger, one: HeldoutLedger) -> int:
+def _lost(root: Path, known: HeldoutLedger, one: HeldoutLedger) -> int:
     """Return how many policies the ledger's file lacks that git or this working copy still knows.
 
     A folder of `dvc exp run --temp` has the file of a commit, and lacks what was opened since.
     """
-    if project.scratch.parent.resolve() != project.root.resolve():
+    if scratch_of(root).parent.resolve() != root.resolve():
         return 0
     (opening,) = one.openings
     records = one.record_sets[opening.records]
     all_known, there = (
         {each.policy_digest for each in tries(ledger, records, opening.base, opening.suite_digest)}
-        for ledger in (known, travelling(project) or NOTHING)
+        for ledger in (known, travelling(root) or NOTHING)
     )
     return len(all_known - there)
 
 
-def adopt(project: Project, ledger: HeldoutLedger) -> None:
+def adopt(root: Path, ledger: HeldoutLedger) -> None:
     """Take in what another working copy noted, such as that of a seed.
 
     Raises:
@@ -254,12 +262,13 @@ def adopt(project: Project, ledger: HeldoutLedger) -> None:
     for each in ledger.openings:
         sets = {each.records: ledger.record_sets[each.records]}
         own = ledger.model_copy(update={"record_sets": sets, "openings": (each,)})
-        write_json(memory(project) / f"{digest(each.identity)[:16]}.json", own)
-    write_json(project.observed(LEDGER), merged(openings(project) or NOTHING, ledger))
+        write_json(memory(root) / f"{digest(each.identity)[:16]}.json", own)
+    write_json(root / OBSERVED / LEDGER, merged(openings(root) or NOTHING, ledger))
 
 
 def opened_records(
-    project: Project,
+    root: Path,
+    params: Params,
     suite: Suite,
     policy_digest: str,
     base_digest: str,
@@ -269,7 +278,8 @@ def opened_records(
     """Return what is known, once a trained policy was noted, of who saw the records before it.
 
     Args:
-        project: Whose.
+        root: Of the project.
+        params: Its settings.
         suite: The held-out one.
         policy_digest: Of the trained policy.
         base_digest: Of the base.
@@ -278,8 +288,8 @@ def opened_records(
     Raises:
         RecordError: The ledger is damaged.
     """
-    ledger = openings(project) or NOTHING
-    recipe = recipe_of(project.params)
+    ledger = openings(root) or NOTHING
+    recipe = recipe_of(params)
     known = tries(ledger, suite.contents, base_digest, suite.digest)
     of_policy = [each for each in known if each.policy_digest == policy_digest]
     own = next((each for each in of_policy if each.suite_digest == suite.digest or not each.place), None)
@@ -314,12 +324,12 @@ def opened_records(
         seeds=recipe.seeds,
         rolls=sum(each.seed == recipe.seed for each in rolled),
         # The seed of one that was trained elsewhere stands for nothing.
-        left_out=() if project.params.external else left_out_of(before, recipe),
+        left_out=() if params.external else left_out_of(before, recipe),
         others=others,
         restored=max((each.restored for each in ledger.openings if each.policy_digest in of_run), default=0),
         put_back=max((each.put_back for each in ledger.openings if each.policy_digest in of_run), default=0),
         secondary_places={
-            name: opened_records(project, each, policy_digest, base_digest).place
+            name: opened_records(root, params, each, policy_digest, base_digest).place
             for name, each in (secondary or {}).items()
         },
     )

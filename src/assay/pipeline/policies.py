@@ -7,13 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay.core.config.settings import ScratchBase
+from assay.core.config.settings import Params, ScratchBase
 from assay.core.console import complain
 from assay.core.counting import counted
 from assay.core.errors import DataError
 from assay.core.seeds import rng
-from assay.pipeline.inputs import items_of, task_of
-from assay.pipeline.project import Project
+from assay.pipeline.inputs import Inputs
 from assay.policy.base import tiny
 from assay.policy.base.pretrained import POINTER, locate, pinned_digest
 from assay.policy.model import Policy, load, pin, require_device
@@ -25,33 +24,36 @@ if TYPE_CHECKING:
     from assay.tasks.protocol import Task
 
 
-ADAPTER = "models/adapter"
+BASE, ADAPTER = "models/base", "models/adapter"
 
 
-def open_policy(project: Project, adapter: Path | None) -> Policy:
+def open_policy(params: Params, base: Path, adapter: Path | None = None) -> Policy:
     """Load the base policy, under a trained adapter if one is given, on the configured device.
 
     Where a whole model was brought, the adapter's place points to it, and it is loaded alone.
+
+    Args:
+        params: Settings of device, threads and base.
+        base: Folder of the pinned base.
+        adapter: Folder of the adapter.
 
     Raises:
         ConfigError: The device is not there.
         PolicyError: Model or adapter cannot be read, or the base changed since it was pinned.
     """
-    params, base = project.params, project.params.base
     require_device(params.device)
     pin(params.threads, deterministic=params.deterministic, device=params.device)
-    pinned = project.root / "models/base"
     whole = adapter is not None and (adapter / POINTER).is_file()
     policy = load(
-        locate(adapter) if whole and adapter else locate(pinned),
+        locate(adapter) if whole and adapter else locate(base),
         adapter=None if whole else adapter,
         device=params.device,
-        dtype=base.dtype,
-        quantization=base.quantization,
-        template=base.template,
+        dtype=params.base.dtype,
+        quantization=params.base.quantization,
+        template=params.base.template,
     )
     # Whatever is measured beside a base is noted under that base
-    return replace(policy, base_digest=pinned_digest(pinned)) if whole else policy
+    return replace(policy, base_digest=pinned_digest(base)) if whole else policy
 
 
 _NAMED, _READ_FROM = 5, 2000
@@ -69,7 +71,7 @@ def tokenizer_of(base: ScratchBase, task: Task) -> PreTrainedTokenizerFast:
     return tiny.train_tokenizer((said["content"] for talk in lessons for said in talk), base.bpe_vocabulary)
 
 
-def tell_control_tokens(project: Project, tokenizer: PreTrainedTokenizerBase, split: str) -> None:
+def tell_control_tokens(inputs: Inputs, tokenizer: PreTrainedTokenizerBase, split: str) -> None:
     """Say how many items of a split hold a control token of the base as text, in what is told or in what is
     right.
 
@@ -78,10 +80,10 @@ def tell_control_tokens(project: Project, tokenizer: PreTrainedTokenizerBase, sp
     Raises:
         DataError: `dataset.audit.control_token` is not keep.
     """
-    params = project.params
+    params = inputs.params
     if not params.task.reads_own_records:
         return
-    task, items, names = task_of(project), items_of(project, split), control_names(tokenizer)
+    task, items, names = inputs.task, inputs.items[split], control_names(tokenizer)
     found: dict[str, list[str]] = {}
     for item in items:
         text = "\n".join([*(message["content"] for message in task.start(item, 0)[0]), task.truth(item)])

@@ -1,19 +1,21 @@
-"""What every stage starts from: a project root and its settings. Stages name files relative to the root."""
+"""The handle of commands and stages: a project root and its settings. They find its files by it, and read its
+inputs; what they call takes those values and paths."""
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.core.config.reading import parse_params
 from assay.core.config.settings import Params
-from assay.core.evidence_files import OBSERVED, place_of
+from assay.core.evidence_files import OBSERVED, place_of, scratch_of
 from assay.core.storage.yaml import read_yaml
 
 if TYPE_CHECKING:
+    from assay.pipeline.inputs import Inputs, Part
     from assay.tasks.own.recorded import Recorded
+    from assay.tasks.protocol import Item, Task
 
 
 @dataclass(frozen=True)
@@ -50,13 +52,27 @@ class Project:
 
     @property
     def scratch(self) -> Path:
-        """The folder of everything that is kept for later calls.
-
-        Under DVC that of the repository it was called in: `dvc exp run --temp` and the queue run stages in a
-        copy that is thrown away, and name the repository in DVC_ROOT.
-        """
-        return Path(os.environ.get("DVC_ROOT") or self.root) / ".scratch"
+        """The folder of everything that is kept for later calls."""
+        return scratch_of(self.root)
 
     def data(self, name: str) -> Path:
         """Return the path of a file of the chosen dataset."""
         return self.root / self.params.dataset.root / name
+
+    def task(self, *, shaping: bool = False) -> Task:
+        """Return the chosen task, as `inputs.read_task` does."""
+        from assay.pipeline.inputs import read_task
+
+        return read_task(self.root, self.params, shaping=shaping, recorded=self.recorded)
+
+    def items(self, split: str) -> list[Item]:
+        """Read the items of a data file, as `inputs.read_items` does."""
+        from assay.pipeline.inputs import read_items
+
+        return read_items(self.root, self.params, self.task(), split)
+
+    def inputs(self, *parts: Part) -> Inputs:
+        """Read what a stage computes from, as `inputs.read_inputs` does: at every call anew."""
+        from assay.pipeline.inputs import read_inputs
+
+        return read_inputs(self.root, self.params, *parts, recorded=self.recorded)

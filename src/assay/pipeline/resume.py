@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from assay.core.config.settings import Params
 from assay.core.console import complain
 from assay.core.errors import ConfigError, RecordError
 from assay.core.provenance import arithmetic, packages
@@ -25,7 +26,6 @@ from assay.core.storage.locks import hold
 from assay.core.storage.untrusted import sha256_contents
 from assay.core.storage.yaml import read_yaml
 from assay.pipeline.inputs import requires_of
-from assay.pipeline.project import Project
 
 PIPELINE = "dvc.yaml"
 _FIX = f"git checkout -- {PIPELINE}"
@@ -42,12 +42,15 @@ class RunKey:
     parts: dict[str, str]
 
 
-def run_key(project: Project, stage: str, reads: Sequence[str], without: Sequence[str] = ()) -> RunKey:
+def run_key(
+    root: Path, params: Params, stage: str, reads: Sequence[str], without: Sequence[str] = ()
+) -> RunKey:
     """Return what decides the results of a stage: its command, parameters, deps by their contents,
     packages and, where they grade, what is installed of them.
 
     Args:
-        project: The project as it stands on disk.
+        root: Of the project as it stands on disk.
+        params: Its settings.
         stage: Its name in dvc.yaml.
         reads: READS of its module, for a project whose dvc.yaml does not have it; all parameters count there.
         without: Parameters, or sections of them, under which a run may go on as well as under any other.
@@ -55,16 +58,16 @@ def run_key(project: Project, stage: str, reads: Sequence[str], without: Sequenc
     Raises:
         ConfigError: dvc.yaml is not what DVC reads, or an installed package that grades is missing.
     """
-    params = project.params.model_dump(mode="json")
-    declared = _declared(project.root, stage)
+    values = params.model_dump(mode="json")
+    declared = _declared(root, stage)
     parts: dict[str, str] = {}
     if declared is None:
-        names, deps = list(params), list(reads)
+        names, deps = list(values), list(reads)
     else:
         names, deps = _listed(declared, stage, "params"), _listed(declared, stage, "deps")
-        parts["cmd"] = _resolved(str(declared.get("cmd", "")), params)
+        parts["cmd"] = _resolved(str(declared.get("cmd", "")), values)
     for name in names:
-        parts |= dict(_leaves(f"params.{name}", _found(params, name)))
+        parts |= dict(_leaves(f"params.{name}", _found(values, name)))
     left_out = tuple(f"params.{name}" for name in without)
     parts = {
         name: value
@@ -72,14 +75,16 @@ def run_key(project: Project, stage: str, reads: Sequence[str], without: Sequenc
         if not f"{name}.".startswith(tuple(f"{n}." for n in left_out))
     }
     for dep in deps:
-        path = _resolved(dep, params)
-        parts[f"deps.{path}"] = sha256_contents(project.root / path) or _MISSING
+        path = _resolved(dep, values)
+        parts[f"deps.{path}"] = sha256_contents(root / path) or _MISSING
     parts |= {f"packages.{name}": version or _MISSING for name, version in packages().items()}
-    parts |= {f"requires.{each.name}": f"{each.version} {each.sha256}" for each in requires_of(project) or ()}
+    parts |= {
+        f"requires.{each.name}": f"{each.version} {each.sha256}" for each in requires_of(params.task) or ()
+    }
     return RunKey(digest(parts), parts)
 
 
-def machine_of(project: Project) -> dict[str, str]:
+def machine_of(device: str) -> dict[str, str]:
     """Return what of this machine decides last bits beside the run's key: processor, instructions, thread
     flags, GPU.
 
@@ -89,7 +94,7 @@ def machine_of(project: Project) -> dict[str, str]:
     from assay.policy.model import gpu_name
 
     found = arithmetic()
-    gpu = gpu_name(project.params.device)
+    gpu = gpu_name(device)
     return found if gpu is None else found | {"gpu": gpu}
 
 

@@ -11,16 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.config.health import ACCIDENTS
-from assay.core.config.settings import CheckpointSettings
+from assay.core.config.settings import CheckpointSettings, Params
 from assay.core.console import complain, say
 from assay.core.errors import ConfigError, RecordError
-from assay.core.evidence_files import folder_of
+from assay.core.evidence_files import folder_of, scratch_of
 from assay.core.storage.append_log import AppendLog, read_complete
 from assay.core.storage.files import read_bytes, real, write_bytes, write_folder
 from assay.core.storage.json import loads, write_json
 from assay.core.storage.yaml import read_yaml
 from assay.pipeline.dvc_lock import md5_at
-from assay.pipeline.project import Project
 from assay.pipeline.resume import RunKey, difference, locked, machine_of, run_key
 from assay.training.checkpoints.store import (
     MANIFEST,
@@ -200,7 +199,9 @@ class RunFolder:
 
 
 @contextmanager
-def open_run(project: Project, stage: str, reads: Sequence[str], *, main: bool) -> Iterator[RunFolder]:
+def open_run(
+    root: Path, params: Params, stage: str, reads: Sequence[str], *, main: bool
+) -> Iterator[RunFolder]:
     """Open the run folder of a project's training; nobody else trains in it meanwhile.
 
     A folder whose outputs dvc.lock holds is finished business and removed: what is asked for then is a fresh
@@ -209,22 +210,22 @@ def open_run(project: Project, stage: str, reads: Sequence[str], *, main: bool) 
     Raises:
         AssayError: Another process trains this very run.
     """
-    key = run_key(project, stage, reads, NOT_IN_KEY)
-    root = project.scratch / stage
-    folder = root / key.digest[:16]
+    key = run_key(root, params, stage, reads, NOT_IN_KEY)
+    runs = scratch_of(root) / stage
+    folder = runs / key.digest[:16]
     with locked(folder) if main else nullcontext():
         if main:
-            for finished in root.glob(f"*/{DONE}"):
-                if _recorded(project, finished):
+            for finished in runs.glob(f"*/{DONE}"):
+                if _recorded(root, finished):
                     shutil.rmtree(finished.parent, ignore_errors=True)
-            _say_others(root, folder, key)
-            _say_how_much(root, folder)
+            _say_others(runs, folder, key)
+            _say_how_much(runs, folder)
             folder.mkdir(parents=True, exist_ok=True)
-        yield RunFolder(folder, key, machine_of(project), project.params.checkpoint, main=main)
+        yield RunFolder(folder, key, machine_of(params.device), params.checkpoint, main=main)
 
 
-def _recorded(project: Project, done: Path) -> bool:
-    lock = project.root / "dvc.lock"
+def _recorded(root: Path, done: Path) -> bool:
+    lock = root / "dvc.lock"
     if not lock.is_file():
         return False
     outs = (

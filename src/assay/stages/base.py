@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.core.config.settings import PretrainedBase, ScratchBase
+from assay.core.config.settings import Params, PretrainedBase, ScratchBase
 from assay.core.console import complain, progress, say
 from assay.core.errors import ConfigError, PolicyError
 from assay.core.evidence_files import folder_of, place_of
@@ -22,8 +22,8 @@ from assay.core.storage.json import write_json
 from assay.dataset.suite import choose
 from assay.evaluation.measure import measure
 from assay.evaluation.measures import mean_of
-from assay.pipeline.inputs import decoding_of, items_of, task_of
-from assay.pipeline.policies import tell_control_tokens, tokenizer_of
+from assay.pipeline.inputs import Inputs, decoding_of
+from assay.pipeline.policies import BASE, tell_control_tokens, tokenizer_of
 from assay.pipeline.project import Project
 from assay.policy.base import pretrained, tiny
 from assay.policy.base.limits import refuse_too_large
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 READS = ("${task.code}", place_of("fingerprint.json"), "${dataset.root}/train.jsonl")
-WRITES = ("models/base", folder_of("base"))
+WRITES = (BASE, folder_of("base"))
 MANY = 5000  # demonstrations; fewer are made before another process has started
 READ_BEFORE = 256  # dialogues, to see whether a tiny base can hold them
 # Where lessons are derived, copying is learned a little better than the gate asks, as it is asked again after
@@ -46,26 +46,24 @@ MARGIN, SHARPER = 0.03, 0.25
 
 def run(project: Project) -> None:
     """Write models/base and base.json; refuse a base that does not speak the task."""
-    params = project.params
+    inputs, params = project.inputs("train"), project.params  # so that changed data are refused at once
     if isinstance(params.base, PretrainedBase):
-        tell_control_tokens(project, pin_pretrained(project, params.base), "train")
+        tell_control_tokens(inputs, pin_pretrained(project, params.base), "train")
         return
     require_device(params.device)
     pin(params.threads, deterministic=params.deterministic, device=params.device)
-    folder = project.root / "models/base"
-    task = task_of(project)
-    items = items_of(project, "train")  # before any work, so that changed data are refused at once
-    teach(project, task, items)
+    folder = project.root / BASE
+    teach(params, inputs.task, inputs.train)
     with shown_beside(project, params.base) as shown:
-        policy = warm_started(params.base, task, shown)
-    tell_control_tokens(project, policy.tokenizer, "train")
+        policy = warm_started(params.base, inputs.task, shown)
+    tell_control_tokens(inputs, policy.tokenizer, "train")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     policy.model.save_pretrained(folder)
     policy.tokenizer.save_pretrained(folder)
     facts: dict[str, Any] = {"kind": "scratch", "seed": params.base.seed, "digest": digest_folder(folder)}
     facts["parameters"] = sum(p.numel() for p in policy.model.parameters())
-    facts |= check(project, params.base, task, items)
+    facts |= check(folder, inputs, params.base)
     write_json(project.results("base.json"), facts)
     say(
         f"base {facts['digest'][:12]}: {facts['parameters']:,} parameters, reads off"
@@ -89,7 +87,7 @@ def pin_pretrained(project: Project, settings: PretrainedBase) -> PreTrainedToke
     source = pretrained.resolve(settings.model, settings.revision, project.root)
     # Else it would be told where all weights have been loaded
     tokenizer = open_tokenizer(source.folder, settings.template)
-    folder = project.root / "models/base"
+    folder = project.root / BASE
     shutil.rmtree(folder, ignore_errors=True)
     pretrained.write_pointer(folder, source)
     pinned = {
@@ -110,14 +108,14 @@ def pin_pretrained(project: Project, settings: PretrainedBase) -> PreTrainedToke
     return tokenizer
 
 
-def teach(project: Project, task: Task, items: Sequence[Item]) -> None:
+def teach(params: Params, task: Task, items: Sequence[Item]) -> None:
     """Give the train items to a task that derives its lessons from them.
 
     Raises:
         ConfigError: It says of nobody how to play it.
         PolicyError: It is too large for a tiny base.
     """
-    learning, params = learner(task), project.params
+    learning = learner(task)
     if learning is None or not isinstance(params.base, ScratchBase):
         return
     learning.learn_from(items)
@@ -168,9 +166,9 @@ def _show(there: Connection, project: Project, settings: ScratchBase) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who asked for them is told, and ends this process
     found = None
     with suppress(Exception):
-        task = task_of(project)
-        teach(project, task, items_of(project, "train"))
-        found = demonstrated(settings, task, Dialogue(tokenizer_of(settings, task)))
+        inputs = project.inputs("train")
+        teach(inputs.params, inputs.task, inputs.train)
+        found = demonstrated(settings, inputs.task, Dialogue(tokenizer_of(settings, inputs.task)))
     with suppress(OSError):
         there.send(found)
 
@@ -223,24 +221,22 @@ def warm_started(settings: ScratchBase, task: Task, shown: Shown | None = None) 
     return policy
 
 
-def check(project: Project, settings: ScratchBase, task: Task, items: Sequence[Item]) -> dict[str, float]:
+def check(folder: Path, inputs: Inputs, settings: ScratchBase) -> dict[str, float]:
     """Return what the saved base can do, as it will be loaded from now on.
 
     Raises:
         PolicyError: It cannot read values off, or does not speak the syntax.
     """
-    params, gates = project.params, settings.gates
-    policy = load(
-        project.root / "models/base", adapter=None, device=params.device, dtype="float32", quantization=None
-    )
+    params, gates, task, items = inputs.params, settings.gates, inputs.task, inputs.train
+    policy = load(folder, adapter=None, device=params.device, dtype="float32", quantization=None)
     probe = task.drills(rng("base", "final probe", settings.seed), settings.warm_start.probe_items)
     copied = tiny.copy_accuracy(policy, probe)
     plays = choose(items, min(gates.episodes, len(items)), split="train", draws=1, seed=0).plays()
     batch_size, retries = params.generation.batch_size, params.health.retries
-    sampled = decoding_of(project, rollout=True)  # as training will begin: cooler, it would look better
+    sampled = decoding_of(params, rollout=True)  # as training will begin: cooler, it would look better
     episodes = measure(policy, task, plays, sampled, batch_size=batch_size, retries=retries)
     if learner(task):
-        greedy = decoding_of(project, greedy=True)
+        greedy = decoding_of(params, greedy=True)
         likeliest = measure(policy, task, plays, greedy, batch_size=batch_size, retries=retries)
         gap = (mean_of(likeliest, "success_rate") or 0.0) - (mean_of(episodes, "success_rate") or 0.0)
         if gap > SHARPER:

@@ -17,7 +17,7 @@ from assay.core.records import ControlFacts, HealthSummary
 from assay.core.storage.json import write_json
 from assay.pipeline.project import Project
 
-RANDOM_REWARD, FOLDER = "random_reward", folder_of("control")
+STAGE, RANDOM_REWARD, FOLDER = "control", "random_reward", folder_of("control")
 READS = (
     "${task.code}",
     place_of("fingerprint.json"),
@@ -64,9 +64,8 @@ def _to_the_end(params: Params) -> Params:
 
 def _train_and_measure(project: Project) -> None:
     # Heavy, and not needed where nothing was asked for.
-    from assay.pipeline.heldout import evaluate
-    from assay.pipeline.inputs import items_of, task_of, validation_suite
-    from assay.pipeline.policies import open_policy
+    from assay.pipeline.heldout import open_suites
+    from assay.pipeline.policies import BASE, open_policy
     from assay.pipeline.run_folder import open_run
     from assay.policy.processes import Processes
     from assay.training.adapter import save_adapter
@@ -74,9 +73,9 @@ def _train_and_measure(project: Project) -> None:
     from assay.training.log.history import History, Watch
     from assay.training.recipe import chosen_step, coin
 
-    params = project.params
+    params, root = project.params, project.root
     processes = Processes.joined(params.distributed)
-    with open_run(project, "control", READS, main=processes.main) as folder:
+    with open_run(root, params, STAGE, READS, main=processes.main) as folder:
         start = folder.start(None) if processes.main else None
         processes.gather(None)
         start = start if processes.main else folder.start(None)
@@ -87,25 +86,25 @@ def _train_and_measure(project: Project) -> None:
                 folder.log({"time": now(), "event": event} | dict(facts))
 
         tell("started" if start is None else "resumed", {"step": 0 if start is None else start.step})
-        policy, judged = open_policy(project, None), task_of(project)
-        history = History()
-        own = ControlFacts(asked=True, base_digest=policy.digest, seed=params.seed, steps=params.train.steps)
-        shutil.rmtree(project.root / FOLDER, ignore_errors=True)
+        inputs, task = project.inputs("train", "validation", "heldout"), project.task(shaping=True)
+        base, history = open_policy(params, root / BASE), History()
+        own = ControlFacts(asked=True, base_digest=base.digest, seed=params.seed, steps=params.train.steps)
+        shutil.rmtree(root / FOLDER, ignore_errors=True)
         with progress(
             "control: steps", params.train.steps, done=0 if start is None else start.step
         ) as advance:
             try:
                 trained = train(
-                    policy,
-                    task_of(project, shaping=True),
-                    judged,
-                    items_of(project, "train"),
-                    validation_suite(project),
+                    base,
+                    task,
+                    inputs.task,
+                    inputs.train,
+                    inputs.validation,
                     _to_the_end(params),
                     checkpoints=folder.checkpoints,
                     start=start,
                     history=history,
-                    watch=Watch(judged),
+                    watch=Watch(inputs.task),
                     on_step=lambda step: advance(1, f"step {step}") if processes.main else None,
                     tell=tell,
                     credit=lambda step, item, member: coin(params.seed, step, item, member),
@@ -123,19 +122,15 @@ def _train_and_measure(project: Project) -> None:
             with processes.as_one():
                 if processes.main:
                     save_adapter(adapter, trained)
-            del policy
+            del base
             tell("trained", {"step": params.train.steps})
             with processes.as_one():
-                played = open_policy(project, adapter)
-            evaluate(
-                project,
-                played,
-                "control_eval",
-                reads=READS,
-                stage="control",
-                greedy=False,
-                processes=processes,
-            )
+                played = open_policy(params, root / BASE, adapter)
+            suites = [inputs.heldout]
+            with open_suites(
+                root, inputs, played, STAGE, READS, suites=suites, processes=processes
+            ) as opened:
+                opened.play("control_eval", inputs.heldout)
         if processes.main and trained is not None:
             by_validation = chosen_step(history.validations, "best_validation_reward")
             facts = {

@@ -21,10 +21,18 @@ from assay.dataset.audit_records import Audit, judged
 from assay.dataset.fingerprint import Fingerprint, SplitFingerprint, enforce, fingerprint
 from assay.dataset.schema_files import SchemaFiles
 from assay.dataset.source import MAX_FILE_BYTES, DataFile, load
-from assay.dataset.suite import FEWEST_CLUSTERS, choose, choose_secondary, rules_of
+from assay.dataset.suite import FEWEST_CLUSTERS
 from assay.dataset.verified import SUMS, check_sums, covered, parse_sums, require
 from assay.evidence.claim.plan import plan_of
-from assay.pipeline.inputs import blocklist_of, cache_folder, code_of, requires_of, splits_of, task_with
+from assay.pipeline.inputs import (
+    Inputs,
+    blocklist_of,
+    cache_folder,
+    requires_of,
+    rules_at,
+    splits_of,
+    task_with,
+)
 from assay.pipeline.project import Project
 from assay.tasks.protocol import reward_range
 from assay.tasks.rivals import rivals_of
@@ -40,8 +48,8 @@ def run(project: Project) -> None:
     params = project.params
     root = params.dataset.root
     sums = checked_sums(project)
-    blocklist = blocklist_of(project)
-    task = task_with(project, blocklist)
+    blocklist = blocklist_of(project.root, params)
+    task = task_with(project.root, params, blocklist, recorded=project.recorded)
     sources = sources_of(project, sums)
     audited = audit(task, sources, params.dataset.audit)
     refuse_unusable(audited.report, root)
@@ -61,50 +69,29 @@ def run(project: Project) -> None:
             f"a blocklist with a line in {SUMS}", found="none", where=setting("task.blocklist"), fix=fix
         )
     terms = None if blocklist is None else sha256_bytes(blocklist)
-    similarity = params.dataset.near_duplicates
-    found = fingerprint(task.name, sources, audited.kept, audited.dropped, terms, similarity)
+    found = fingerprint(
+        task.name, sources, audited.kept, audited.dropped, terms, params.dataset.near_duplicates
+    )
     _require_covered(found, sums, root)
     enforce(found, params.dataset.expected_dataset_sha256, root)
     found = found.model_copy(
-        update={"cached": _cached(project, found, audited, blocklist), "requires": requires_of(project)}
+        update={
+            "cached": _cached(project, found, audited, blocklist),
+            "requires": requires_of(params.task, project.recorded),
+        }
     )
     chosen = params.evaluation
     held = {split: [member.item for member in members] for split, members in audited.kept.items()}
-    rules = rules_of(params.task, params.generation, terms, code_of(project))
-    played = held[params.played[0]]
-    suite = choose(
-        played,
-        chosen.items if chosen.open else min(chosen.items, len(played)),
-        split="heldout" if chosen.open else "validation",
-        draws=chosen.draws,
-        seed=chosen.seed,
-        rules=rules,
-        similarity=similarity,
-    )
-    chooses = params.validation
-    validation = choose(
-        held[chooses.suite],
-        chooses.items,
-        split="validation",
-        draws=chooses.draws,
-        seed=chooses.seed,
-        rules=rules,
-        similarity=similarity,
-    )
+    inputs = Inputs(params, task, found, held, rules_at(project.root, params))
     plan = plan_of(
         params,
-        suite,
-        validation,
+        inputs.heldout,
+        inputs.validation,
         cluster_name=task.cluster_name,
         data=found,
         rivals=rivals_of(task, chosen.rivals),
         reward_range=reward_range(task),
-        secondary={
-            name: choose_secondary(
-                held[name], chosen.items, seed=chosen.seed, rules=rules, similarity=similarity
-            )
-            for name in params.played[1:]
-        },
+        secondary=inputs.secondary,
     )
     shared = contamination(audited.kept)
     write_json(project.results("fingerprint.json"), found)
@@ -114,7 +101,7 @@ def run(project: Project) -> None:
     _tell_drift(project, drift.index_of(audited.kept, found.schemas))
     counts = ", ".join(_counted(name, split, task.cluster_name) for name, split in found.splits.items())
     barred, warned = judged(shared, splits_of(params))
-    n = len({item.cluster for item in suite.items})
+    n = len({item.cluster for item in inputs.heldout.items})
     more = (
         f"{setting('evaluation.items')} is {chosen.items}"
         if chosen.items < len(held["heldout"])
@@ -206,7 +193,7 @@ def _cached(
 ) -> dict[str, str] | None:
     if project.params.dataset.cache is None:
         return None
-    folder = cache_folder(project, found.dataset_sha256)
+    folder = cache_folder(project.root, project.params.dataset, found.dataset_sha256)
     splits = {split: [member.entry for member in members] for split, members in audited.kept.items()}
     files = cache.copies(splits, blocklist)
     say(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from assay.audit.contamination import contamination
 from assay.core.console import complain
 from assay.core.evidence_files import NAMED_DATA, folder_of, place_of
@@ -9,16 +11,17 @@ from assay.core.storage.files import remove
 from assay.core.storage.json import write_json
 from assay.dataset.audit_records import SAID
 from assay.dataset.external import NamedFound, NamedRecords, kept_record, named_records
-from assay.pipeline.heldout import evaluate
-from assay.pipeline.inputs import heldout_suite, items_of, secondary_suites
+from assay.dataset.suite import SAMPLING_AGAIN
+from assay.pipeline.heldout import open_suites
+from assay.pipeline.inputs import Inputs, secondary_file
 from assay.pipeline.note_openings import opened_records
-from assay.pipeline.policies import ADAPTER, open_policy, tell_control_tokens
+from assay.pipeline.policies import ADAPTER, BASE, open_policy, tell_control_tokens
 from assay.pipeline.project import Project
 from assay.policy.base.pretrained import POINTER
 from assay.policy.processes import Processes
 
-STAGE = "post_eval"
-READS = ("${task.code}", place_of("fingerprint.json"), "${dataset.root}", "models/base", ADAPTER)
+STAGE, AGAIN = "post_eval", "base_again"
+READS = ("${task.code}", place_of("fingerprint.json"), "${dataset.root}", BASE, ADAPTER)
 WRITES = (folder_of(STAGE),)
 
 
@@ -31,51 +34,51 @@ def run(project: Project) -> None:
     pipeline. openings.json says which trained policy this was that saw the held-out records: its claim is
     tested by it. A draft opens nothing, and has none.
     """
-    processes = Processes.joined(project.params.distributed, device=project.params.device, any_number=True)
-    if processes.main:
-        search_named(project)
+    params, root = project.params, project.root
+    processes = Processes.joined(params.distributed, device=params.device, any_number=True)
     with processes.as_one():
-        policy = open_policy(project, project.root / ADAPTER)
-        if processes.main and (project.root / ADAPTER / POINTER).is_file():  # its tokenizer is its own
-            tell_control_tokens(project, policy.tokenizer, project.params.played[0])
-    evaluate(project, policy, STAGE, reads=READS, secondary=True, processes=processes)
+        inputs = project.inputs("heldout", "secondary")
+        if processes.main:
+            search_named(project, inputs)
+        policy = open_policy(params, root / BASE, root / ADAPTER)
+        if processes.main and (root / ADAPTER / POINTER).is_file():  # its tokenizer is its own
+            tell_control_tokens(inputs, policy.tokenizer, params.played[0])
+    suites = [inputs.heldout, *inputs.secondary.values()]
+    with open_suites(root, inputs, policy, STAGE, READS, suites=suites, processes=processes) as measurement:
+        measurement.play(STAGE, inputs.heldout)
+        measurement.play(f"{STAGE}_greedy", replace(inputs.heldout, draws=1), greedy=True)
+        for name, suite in inputs.secondary.items():
+            measurement.play(secondary_file(STAGE, name), suite)
     trained = policy.digest
-    del policy  # a device holds one of them at a time
+    del policy, measurement  # a device holds one of them at a time
     with processes.as_one():
-        base = open_policy(project, None)
-    evaluate(
-        project, base, "base_again", reads=READS, stage=STAGE, greedy=False, again=True, processes=processes
-    )
-    if processes.main:
-        _tell_openings(project, trained, base.digest)
+        base = open_policy(params, root / BASE)
+    again = replace(inputs.heldout, sampling=SAMPLING_AGAIN)
+    with open_suites(root, inputs, base, STAGE, READS, suites=[again], processes=processes) as measurement:
+        measurement.play(AGAIN, again)
+    if processes.main and params.evaluation.open:
+        known = opened_records(root, params, inputs.heldout, trained, base.digest, secondary=inputs.secondary)
+        write_json(project.results("openings.json"), known)
+    elif processes.main:
+        remove(project.results("openings.json"))
     processes.leave()
 
 
-def _tell_openings(project: Project, trained: str, base: str) -> None:
-    if not project.params.evaluation.open:
-        remove(project.results("openings.json"))
-        return
-    known = opened_records(
-        project, heldout_suite(project), trained, base, secondary=secondary_suites(project)
-    )
-    write_json(project.results("openings.json"), known)
-
-
-def search_named(project: Project) -> None:
+def search_named(project: Project, inputs: Inputs) -> None:
     """Write named_data.json where a training was external: what the data that it is said to have seen share
     with ours.
 
     Raises:
         DataError: A file that was named is missing, or another.
     """
-    external = project.params.external
+    external = inputs.params.external
     if external is None:
         remove(project.results(NAMED_DATA))
         return
     named = {each.file: named_records(project.root, each) for each in external.data}
     splits = {"train": [record for records in named.values() for record in records]}
-    for split in project.params.played:
-        items = enumerate(items_of(project, split), start=1)
+    for split in inputs.params.played:
+        items = enumerate(inputs.items[split], start=1)
         splits[split] = [kept_record(line, item.row or {}, item) for line, item in items]
     found = contamination(splits)
     # What our own data share with each other stands in contamination.json.

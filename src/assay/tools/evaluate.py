@@ -26,7 +26,6 @@ from assay.evaluation.replay import play_baseline
 from assay.evaluation.trajectory import open_item
 from assay.evaluation.written import Written, count_written, find_written_cautions, said_of_written
 from assay.evidence.formatting import interval_text
-from assay.pipeline import inputs
 from assay.pipeline.inputs import MAX_BLOCKLIST_BYTES, blocklist_of, code_of, task_with
 from assay.pipeline.project import Project
 from assay.statistics.checkpoint_rows import BestOf, best_of_items
@@ -102,13 +101,15 @@ def prepare(root: Path, asked: EvaluationRequest) -> Prepared:
     draws, k = draws_of(project, asked)
     decoding = decoding_of(project, asked)
     if asked.blocklist is None:
-        terms = blocklist_of(project)
+        terms = blocklist_of(project.root, project.params)
     else:
         terms = read_capped(asked.blocklist, max_bytes=MAX_BLOCKLIST_BYTES, fix="--blocklist FILE")
-    task = task_with(project, terms)
+    task = task_with(project.root, project.params, terms)
     items, sha256 = items_of(project, task, asked.tasks, Columns.read(asked.columns))
     told = None if terms is None else sha256_bytes(terms)
-    rules = rules_of(project.params.task, project.params.generation, told, code_of(project))
+    rules = rules_of(
+        project.params.task, project.params.generation, told, code_of(project.root, project.params.task)
+    )
     suite = suite_from(project, items, asked.tasks, asked.items, asked.seed, draws, rules)
     return Prepared(project, task, suite, decoding, k, sha256, items)
 
@@ -257,7 +258,7 @@ def find_suite_cautions(project: Project, suite: Suite) -> list[str]:
 
 def _count_trained_on(project: Project, suite: Suite) -> int:
     try:
-        trained = {item.cluster for item in inputs.items_of(project, "train")}
+        trained = {item.cluster for item in project.items("train")}
     except AssayError:
         return 0  # nothing of this task was fingerprinted here, so nothing was trained on
     return sum(item.cluster in trained for item in suite.items)

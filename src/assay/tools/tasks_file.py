@@ -186,5 +186,11 @@ def note_asked(project: Project, suite: Suite, policy_digest: str, base: str) ->
         records = f"{counted(len(asked), 'held-out records')} of {project.params.dataset.root}"
         complain(f"{records} are opened; it is noted as such")
     note_opening(
-        project, "evaluate", suite, policy_digest, base=base, split="heldout" if asked else suite.split
+        project.root,
+        project.params,
+        "evaluate",
+        suite,
+        policy_digest,
+        base=base,
+        split="heldout" if asked else suite.split,
     )

@@ -30,12 +30,12 @@ from assay.dataset.fingerprint import Fingerprint
 from assay.dataset.suite import Suite
 from assay.evaluation.few_shot import few_shot
 from assay.evidence.claim.plan import ClaimPlan
-from assay.pipeline.inputs import heldout_suite, items_of, secondary_file, task_of, validation_suite
+from assay.package.layout import BASE, TOLD
+from assay.pipeline.inputs import secondary_file
 from assay.pipeline.project import Project
 from assay.pipeline.rival_files import BaseRival, BaseRivals, file_of
 from assay.policy.base.bpe import words_of
 from assay.policy.base.words import Words
-from assay.stages.packing.layout import BASE, TOLD
 from assay.stages.render_evidence.arms import AGAIN, CONTROL, suite_of
 from assay.stages.render_evidence.remembered import remembered
 from assay.statistics.report import Report, Reports
@@ -118,9 +118,9 @@ class Unpacked:
     @cached_property
     def task(self) -> Task:
         """The task, without shaping."""
-        task = task_of(self.project)
+        task = self.project.task()
         if (learning := learner(task)) is not None:
-            learning.learn_from(items_of(self.project, "train"))
+            learning.learn_from(self.project.items("train"))
         return task
 
     @cached_property
@@ -131,12 +131,12 @@ class Unpacked:
     @cached_property
     def heldout(self) -> Suite:
         """The held-out suite."""
-        return heldout_suite(self.project)
+        return self.project.inputs("heldout").heldout
 
     @cached_property
     def validation(self) -> Suite:
         """The suite that chooses the checkpoint."""
-        return validation_suite(self.project)
+        return self.project.inputs("validation").validation
 
     def suite_of(self, arm: str) -> Suite:
         """Return the suite that an arm was to play."""
@@ -146,7 +146,7 @@ class Unpacked:
 
     def item_ids(self, split: str) -> frozenset[str]:
         """Return the ids of all items of a split."""
-        return frozenset(item.id for item in items_of(self.project, split))
+        return frozenset(item.id for item in self.project.items(split))
 
     def results(self, name: str) -> Path:
         """Return the path of a file that a stage wrote."""
@@ -193,7 +193,7 @@ class Unpacked:
         assert isinstance(base, ScratchBase), "the tokenizer of another base is not in the package"
         return few_shot(
             self.task,
-            items_of(self.project, "train"),
+            self.project.items("train"),
             self.suite_of(file_of(FEW_SHOT)),
             params.evaluation.rivals.few_shot,
             dialogue=self.words,

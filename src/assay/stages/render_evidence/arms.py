@@ -18,7 +18,6 @@ from assay.core.storage.files import read_bytes, read_text, sha256_bytes
 from assay.core.storage.json import read_records
 from assay.dataset.suite import SAMPLING_AGAIN, Suite
 from assay.evaluation.replay import graded_again
-from assay.pipeline.inputs import heldout_suite, secondary_suites, task_of
 from assay.pipeline.project import Project
 from assay.pipeline.rival_files import rival_of, suite_for
 from assay.stages.render_evidence.remembered import remembered
@@ -84,8 +83,8 @@ def suite_of(project: Project, name: str, heldout: Suite | None = None) -> Suite
     """Return the suite that an arm plays: a secondary one, or of the held-out one all draws, one that is
     greedy, or draws of its own for the base's second time and for rivals; `heldout` where it is at hand."""
     if other := name.partition("/")[2]:
-        return secondary_suites(project)[other]
-    heldout = heldout or heldout_suite(project)
+        return project.inputs("secondary").secondary[other]
+    heldout = heldout or project.inputs("heldout").heldout
     if (rival := rival_of(name)) is not None:
         return suite_for(heldout, rival)
     if name == AGAIN:
@@ -115,7 +114,7 @@ class ArmReader:
         known: dict[tuple[str, ...], Any] | None = None,
         graded: Callable[[], Set[str]] | None = None,
     ) -> None:
-        self.project, self.task, self.suite = project, task_of(project), heldout_suite(project)
+        self.project, self.task, self.suite = project, project.task(), project.inputs("heldout").heldout
         self.replayed = remembered(self.task, project.params.task)
         self._known, self._graded = known, graded
         self._suites, self._arms = dict[str, Suite](), dict[str, Arm]()

@@ -23,7 +23,7 @@ from assay.evidence.claim.claim import UNREAD, Claim
 from assay.evidence.claim.plan import ClaimPlan
 from assay.evidence.claim.what_was_run import BaseFacts
 from assay.pipeline.dvc_lock import md5_at
-from assay.pipeline.inputs import fingerprint_of, task_of
+from assay.pipeline.inputs import read_fingerprint
 from assay.pipeline.project import Project
 from assay.stages.render_evidence.claim_inputs import plan_asked
 
@@ -170,7 +170,7 @@ def _of_the_data(project: Project) -> list[str]:
     Raises:
         AssayError: There is no fingerprint, or no data.
     """
-    root, task, found = project.params.dataset.root, task_of(project), fingerprint_of(project)
+    root, task, found = project.params.dataset.root, project.task(), read_fingerprint(project.root)
     if found.task != task.name:
         return [f"{root} was fingerprinted for task {found.task}, and {task.name} is asked for"]
     there = {name.removesuffix(".jsonl") for name in listing(project.data("")) if _is_split(name)}

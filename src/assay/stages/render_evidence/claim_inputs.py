@@ -32,14 +32,7 @@ from assay.evidence.claim.warnings import (
 )
 from assay.evidence.claim.what_was_run import BaseFacts
 from assay.pipeline.heldout_ledger import key_of, known_copy_id, ledger_stands, openings, policies_that_saw
-from assay.pipeline.inputs import (
-    fingerprint_of,
-    heldout_suite,
-    secondary_suites,
-    splits_of,
-    task_of,
-    validation_suite,
-)
+from assay.pipeline.inputs import read_fingerprint, splits_of
 from assay.pipeline.project import Project
 from assay.stages.render_evidence.arms import AGAIN, CONTROL, Arm, ArmReader
 from assay.statistics.power import PlannedPower, planned_power
@@ -106,7 +99,7 @@ def claim_inputs(reader: ArmReader, plan: ClaimPlan, trained: Training, arms: Ar
     found = read_record(
         project.results("contamination.json"), Contamination, fix="./run dvc repro fingerprint"
     )
-    splits = fingerprint_of(project).splits
+    splits = read_fingerprint(project.root).splits
     if found.n_records != {name: split.n_records for name, split in splits.items()}:
         blockers.append((OTHER_RECORDS, OTHER_RECORDS))
     bars, warned = judged(found, splits_of(project.params))
@@ -157,17 +150,17 @@ def claim_inputs(reader: ArmReader, plan: ClaimPlan, trained: Training, arms: Ar
 
 def plan_asked(project: Project, cluster_name: str) -> ClaimPlan:
     """Return the plan that the settings make of the data at hand."""
-    heldout, validation = heldout_suite(project), validation_suite(project)
-    task = task_of(project)
+    heldout, validation = project.inputs("heldout").heldout, project.inputs("validation").validation
+    task = project.task()
     return plan_of(
         project.params,
         heldout,
         validation,
         cluster_name=cluster_name,
-        data=fingerprint_of(project),
+        data=read_fingerprint(project.root),
         rivals=rivals_of(task, project.params.evaluation.rivals),
         reward_range=reward_range(task),
-        secondary=secondary_suites(project),
+        secondary=project.inputs("secondary").secondary,
     )
 
 
@@ -251,8 +244,8 @@ def opened_said(project: Project, claim: Claim) -> list[tuple[str, str]]:
     """
     if claim.verdict == DRAFT:
         return []
-    suite = heldout_suite(project)
-    ledger, own = openings(project), known_copy_id(project)
+    suite = project.inputs("heldout").heldout
+    ledger, own = openings(project.root), known_copy_id(project.root)
     if ledger is None:
         return openings_said(0, 0, known=False, whole=False)
     seen, expected = policies_that_saw(ledger, suite.contents), {claim.before_policy, claim.after_policy}
@@ -261,7 +254,7 @@ def opened_said(project: Project, claim: Claim) -> list[tuple[str, str]]:
     ]
     here = sum(own is not None and own in found.copies for found in others)
     # A claim whose evidence could not be read names no policies.
-    whole = ledger_stands(project) and expected - {UNREAD} <= seen.keys()
+    whole = ledger_stands(project.root) and expected - {UNREAD} <= seen.keys()
     return openings_said(here, len(others) - here, known=True, whole=whole)
 
 

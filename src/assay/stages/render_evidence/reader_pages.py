@@ -28,7 +28,7 @@ from assay.evidence.page.shell import Shown
 from assay.evidence.tables.claim_tables import ladder_frame, measures_frame, strata_frame
 from assay.evidence.tables.evidence_readme import VERIFY, landing_page
 from assay.evidence.tables.trajectories import Stepped, choose_pairs, sample_trajectories
-from assay.pipeline.inputs import decoding_of, fingerprint_of
+from assay.pipeline.inputs import decoding_of, read_fingerprint
 from assay.pipeline.project import Project
 from assay.stages.render_evidence import README
 from assay.stages.render_evidence.claim_at import ClaimMade
@@ -89,7 +89,7 @@ def write_pages(
     digest = claim.plan.suite_digest
     few = choose_pairs(before[1], after[1], rng("pairs", digest))
     many = choose_pairs(before[1], after[1], rng("pairs", digest), n_random=16, n_each=4)
-    fingerprint = fingerprint_of(project)
+    fingerprint = read_fingerprint(project.root)
     audit = read_record(project.results("audit.json"), Audit, fix="./run dvc repro fingerprint")
     path = project.results("contamination.json")
     shared = read_record(path, Contamination, fix="./run dvc repro fingerprint") if path.exists() else None
@@ -147,14 +147,14 @@ def write_pages(
 
 
 def _what_was_run(project: Project, checkpoint_rule: str, trained: Training, before: Report) -> pd.DataFrame:
-    params, decoding = project.params, decoding_of(project)
+    params, decoding = project.params, decoding_of(project.params)
     limit = counted(decoding.max_new_tokens, "tokens")
     name, kind = params.dataset.name, params.task.name
     called = name if name == kind else f"{name} (a {kind} task)"
     return run_frame(
         task=called,
         data=params.dataset.root,
-        dataset_sha256=fingerprint_of(project).dataset_sha256,
+        dataset_sha256=read_fingerprint(project.root).dataset_sha256,
         base=read_record(project.results("base.json"), BaseFacts, fix="./run dvc repro base"),
         trained=trained,
         checkpoint_rule=checkpoint_rule,

@@ -24,7 +24,6 @@ from assay.evidence.figures.verdict_figures import validity_frame
 from assay.evidence.page.shell import Shown
 from assay.evidence.tables.claim_tables import before_after_metrics, plot_tables, readme_block
 from assay.evidence.tables.trajectories import Stepped
-from assay.pipeline.inputs import heldout_suite
 from assay.pipeline.project import Project
 from assay.stages.render_evidence.ahead import begin
 from assay.stages.render_evidence.arms import Arm, log_table
@@ -78,7 +77,7 @@ def _render(project: Project, graded: Callable[[], Set[str]] | None, processes: 
     baselines, ends = made.baselines, (task.floor, task.ceiling)
     validity = validity_frame(before[0], after[0])
     own = {} if validity is None else {"Validity and field F1 by stratum": validity}
-    suite = heldout_suite(project)
+    suite = project.inputs("heldout").heldout
     # What was found ill may not be played to its end.
     shown = [] if claim.verdict == "NOT EVALUABLE" else stepped(task, suite, (before[1], after[1]))
     figures = _drawn(project, _galleries(project, made, gaps, suite, shown), processes)

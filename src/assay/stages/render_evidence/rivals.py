@@ -13,7 +13,6 @@ from assay.core.storage.json import read_record
 from assay.dataset.suite import Suite
 from assay.evaluation.replay import play_baseline
 from assay.evidence.claim.plan import ClaimPlan
-from assay.pipeline.inputs import items_of, secondary_suites
 from assay.pipeline.rival_files import BaseRival, BaseRivals, file_of
 from assay.stages.render_evidence.arms import Arm, ArmReader
 from assay.statistics.report import Report, report_on
@@ -34,7 +33,7 @@ class ScriptedArms:
 
 def scripted_arms(reader: ArmReader, plan: ClaimPlan) -> dict[str, ScriptedArms]:
     """Play the held-out suite, by the name of "", and each secondary one with every scripted player."""
-    suites, what = {"": reader.suite, **secondary_suites(reader.project)}, sorted(plan.rivals)
+    suites, what = {"": reader.suite, **reader.project.inputs("secondary").secondary}, sorted(plan.rivals)
     return {
         name: reader.once(
             partial(_play_scripted, reader, suite, what),
@@ -49,7 +48,7 @@ def scripted_arms(reader: ArmReader, plan: ClaimPlan) -> dict[str, ScriptedArms]
 def _play_scripted(reader: ArmReader, suite: Suite, kept: Sequence[str]) -> ScriptedArms:
     task, retries = reader.task, reader.project.params.health.retries
     found = ScriptedArms({}, {})
-    for name, player in sorted(players_of(task, items_of(reader.project, "train")).items()):
+    for name, player in sorted(players_of(task, reader.project.items("train")).items()):
         episodes = play_baseline(reader.replayed, player, suite.plays(), name, retries=retries)
         found.reports[name] = report_on(episodes, suite, f"scripted:{name}", "sampled")
         if name in kept:

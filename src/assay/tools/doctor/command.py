@@ -87,7 +87,7 @@ def examined(project: Project, device_memory: float | None = None) -> tuple[list
         left = f"not looked at: {'' if seen else 'tokenizer, template, '}weights, probe; {why}"
         return [*found, *told], [left, *unseen]
     try:
-        policy = open_policy(project, None)
+        policy = open_policy(project.params, project.root / "models/base")
     except AssayError as error:
         told = [*examine_without_model(training), *told, error_finding("base", error)]
         return told, ["not looked at: tokenizer, template, weights, probe", *unseen]
@@ -101,12 +101,11 @@ def examined(project: Project, device_memory: float | None = None) -> tuple[list
 def _without_base(project: Project, training: TrainingAhead) -> tuple[list[Finding], bool]:
     """Return what can be said before the base is built or loaded, and whether its tokenizer could be looked
     at."""
-    from assay.pipeline.inputs import items_of
     from assay.stages.base import teach
     from assay.tools.doctor.preflight import read_ahead, refuse_prompts
 
     try:
-        teach(project, training.judged, items_of(project, "train"))
+        teach(project.params, training.judged, training.items)
         policy = read_ahead(project.params, training.judged, project.root)
     except AssayError as error:
         return [*examine_without_model(training), error_finding("base", error)], False

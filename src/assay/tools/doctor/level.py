@@ -14,7 +14,6 @@ from assay.dataset.suite import FEWEST_CLUSTERS, Suite
 from assay.evidence.claim.plan import largest_cluster
 from assay.evidence.claim.what_was_run import BaseFacts
 from assay.pipeline.heldout_ledger import NOTHING, openings
-from assay.pipeline.inputs import fingerprint_of, heldout_suite, task_of
 from assay.pipeline.note_openings import BASE_STAGE, CONTROL_STAGE, recipe_of, tries
 from assay.pipeline.project import Project
 from assay.statistics.bounded_mean import clusters_needed
@@ -29,7 +28,7 @@ def next_place(project: Project, suite: Suite) -> int:
     """
     recipe, built = recipe_of(project.params), project.results("base.json")
     base = read_record(built, BaseFacts, fix="./run dvc repro base").digest if built.exists() else None
-    known = tries(openings(project) or NOTHING, suite.contents, base, suite.digest)
+    known = tries(openings(project.root) or NOTHING, suite.contents, base, suite.digest)
     own = (recipe.family, recipe.seed)
     # Before there is a base nobody knows which of the others it will be.
     bases = () if base is not None else (BASE_STAGE, CONTROL_STAGE)
@@ -43,16 +42,17 @@ def level_finding(project: Project) -> Finding:
     With fewer, not even a gain of everything everywhere is called better: a fault. A suite that is too small
     for the level 0.05 is a trial that can only describe, which is a warning. A draft is not tested.
     """
-    suite, alpha = heldout_suite(project), project.params.claim.alpha
+    inputs, alpha = project.inputs("heldout"), project.params.claim.alpha
+    suite = inputs.heldout
     sizes = np.array(list(Counter(item.cluster for item in suite.items).values()), np.float64)
-    largest = largest_cluster(suite, fingerprint_of(project), ("train", project.params.validation.suite)) or 0
+    largest = largest_cluster(suite, inputs.fingerprint, ("train", project.params.validation.suite)) or 0
     place = next_place(project, suite)
     level = opening_level(place, alpha)
 
     def needed(at: float) -> int:
         return max(FEWEST_CLUSTERS, clusters_needed(sizes, largest=largest, alpha=at))
 
-    what, n = task_of(project).cluster_name, len(sizes)
+    what, n = inputs.task.cluster_name, len(sizes)
     check = DoctorCheck(
         "clusters for the level of the claim",
         f"{needed(level)} {what} of such sizes or more, to call any gain better at the level {level:.2g}",

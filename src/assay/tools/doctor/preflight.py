@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -23,20 +23,11 @@ from assay.core.provenance import packages
 from assay.core.records import Episode, Record
 from assay.core.storage.json import digest, read_record, read_records, write_json
 from assay.core.storage.untrusted import sha256_contents
-from assay.dataset.suite import Play, Suite, choose
+from assay.dataset.suite import Play, choose
 from assay.evaluation.retries import GivenUp, tried
 from assay.evaluation.trajectory import open_item
 from assay.evidence.claim.plan import largest_cluster
-from assay.pipeline.inputs import (
-    code_of,
-    fingerprint_of,
-    heldout_suite,
-    items_of,
-    requires_of,
-    secondary_suites,
-    task_of,
-    validation_suite,
-)
+from assay.pipeline.inputs import code_of, read_fingerprint, requires_of
 from assay.pipeline.policies import tokenizer_of
 from assay.pipeline.project import Project
 from assay.policy.base import tiny
@@ -47,7 +38,7 @@ from assay.policy.renderer import Dialogue
 from assay.stages.base import teach
 from assay.statistics.openings import opening_level
 from assay.statistics.power import planned_power, planned_said
-from assay.tasks.protocol import Item, Task
+from assay.tasks.protocol import Task
 from assay.tools.doctor.examination import examine, examine_ahead, examine_without_model
 from assay.tools.doctor.forecast.forecast import folder_ahead, look_ahead, memory_ahead
 from assay.tools.doctor.level import level_finding, next_place
@@ -64,6 +55,9 @@ from assay.tools.findings import (
     refuse_faults,
 )
 from assay.training.rollouts import untouched
+
+if TYPE_CHECKING:
+    from assay.stages.train import Training
 
 FOLDER = ".scratch/preflight"
 
@@ -95,11 +89,11 @@ def look_once(
     key = digest(
         [
             project.params.model_dump(mode="json"),
-            fingerprint_of(project).model_dump(mode="json"),
+            read_fingerprint(project.root).model_dump(mode="json"),
             files,
             code,
-            code_of(project),
-            [each.model_dump() for each in requires_of(project) or ()],
+            code_of(project.root, project.params.task),
+            [each.model_dump() for each in requires_of(project.params.task, project.recorded) or ()],
             packages(),
             torch.cuda.get_device_properties(0).total_memory if torch.cuda.is_available() else None,
         ]
@@ -267,13 +261,14 @@ def memory_finding(project: Project) -> Finding:
 
 def prompts_of(project: Project) -> dict[str, list[Play]]:
     """Return everything that will be opened, once: all that may be trained on, and every suite."""
-    items = items_of(project, "train")
+    inputs = project.inputs("train", "validation", "heldout", "secondary")
+    items = inputs.train
     train = choose(items, len(items), split="train", draws=1, seed=project.params.seed)
     suites = {
         "train": train,
-        project.params.validation.suite: validation_suite(project),
-        "heldout": heldout_suite(project),
-        **secondary_suites(project),
+        project.params.validation.suite: inputs.validation,
+        "heldout": inputs.heldout,
+        **inputs.secondary,
     }
     return {
         name: list({each.item.id: each for each in suite.plays()}.values()) for name, suite in suites.items()
@@ -305,12 +300,12 @@ def refuse_prompts(project: Project, task: Task, policy: Policy) -> Finding:
 
 def _looked_ahead(project: Project) -> list[Finding]:
     if project.params.external is not None:  # nothing is trained here, and all is played
-        task = task_of(project)
-        teach(project, task, items_of(project, "train"))
-        base = read_ahead(project.params, task, project.root)
-        return [] if base is None else [refuse_prompts(project, task, base)]
+        inputs = project.inputs("train")
+        teach(inputs.params, inputs.task, inputs.train)
+        base = read_ahead(project.params, inputs.task, project.root)
+        return [] if base is None else [refuse_prompts(project, inputs.task, base)]
     training = TrainingAhead.of(project)
-    teach(project, training.judged, items_of(project, "train"))
+    teach(project.params, training.judged, training.items)
     policy = read_ahead(project.params, training.judged, project.root)
     if policy is None:  # the stage that needs it says where it is to be had
         return examine_without_model(training)
@@ -326,7 +321,8 @@ def say_power(project: Project) -> None:
     path = project.results("pre_eval.jsonl")
     if not (path.is_file() and project.params.evaluation.open):
         return
-    claim, suite = project.params.claim, heldout_suite(project)
+    claim, inputs = project.params.claim, project.inputs("heldout")
+    suite = inputs.heldout
     episodes = read_records(path, Episode, fix="./run dvc repro pre_eval")
     planned = planned_power(
         episodes,
@@ -334,23 +330,30 @@ def say_power(project: Project) -> None:
         suite.draws,
         primary=claim.primary,
         alpha=opening_level(next_place(project, suite), claim.alpha),
-        largest=largest_cluster(suite, fingerprint_of(project), ("train", project.params.validation.suite))
-        or 0,
+        largest=largest_cluster(suite, inputs.fingerprint, ("train", project.params.validation.suite)) or 0,
         smallest_effect_points=claim.smallest_effect_points,
     )
-    said, enough = planned_said(planned, claim.smallest_effect_points, task_of(project).cluster_name)
+    said, enough = planned_said(planned, claim.smallest_effect_points, inputs.task.cluster_name)
     (say if enough else complain)(f"plan: {said}")
 
 
-def examine_training(
-    project: Project,
-    policy: Policy,
-    task: Task,
-    judged: Task,
-    items: Sequence[Item],
-    validation: Suite,
-    folder: Path,
-) -> None:
+def examine_training(training: Training) -> None:
+    """Let the main process look at a training that is about to begin, while the others wait; a fault ends all
+    of them.
+
+    Raises:
+        TrainingError: A training could not work so.
+        SystemExit: In all processes but the main one.
+    """
+    processes = training.processes
+    if training.inputs.params.health.preflight and processes.main and processes.world_size > 1:
+        say("train: looking at what is to be trained ...")
+    with processes.as_one():
+        if processes.main:
+            _examine(training)
+
+
+def _examine(opened: Training) -> None:
     """Say the plan's power, then every warning of the doctor.
 
     Whether a base of one's own fits a GPU at its longest episodes takes a processor some 15 s; on a CPU,
@@ -359,9 +362,10 @@ def examine_training(
     Raises:
         TrainingError: A training could not work so.
     """
+    project, inputs = opened.project, opened.inputs
     say_power(project)
-    params, told, deadline = project.params, list[Finding](), Deadline()
-    training = TrainingAhead(task, judged, items, validation, params)
+    params, told, deadline = inputs.params, list[Finding](), Deadline()
+    training = TrainingAhead(opened.task, inputs.task, inputs.train, inputs.validation, params)
     if not params.health.preflight:
         return
     if params.device == "cuda" and isinstance(params.base, PretrainedBase):
@@ -375,7 +379,7 @@ def examine_training(
     if params.task.brings_code:
         told += examined(project, QUICK_SECONDS)
     seconds = max(deadline.left, LEAST)
-    findings = [*examine(policy, training, folder=folder, seconds=seconds), *told]
+    findings = [*examine(opened.base, training, folder=opened.folder.path, seconds=seconds), *told]
     for finding in (each for each in findings if each.level == "warning"):
         complain(in_words(finding))
     refuse_faults(findings)

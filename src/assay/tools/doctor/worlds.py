@@ -18,7 +18,6 @@ from assay.core.errors import EnvironmentFailure
 from assay.core.records import Episode
 from assay.dataset.suite import Play, Suite, choose
 from assay.evaluation.rollout import play_baseline
-from assay.pipeline.inputs import items_of, task_of, validation_suite
 from assay.pipeline.project import Project
 from assay.tasks.protocol import Item, Step, Task
 from assay.tools.doctor.observed import RAISED, Observed
@@ -54,8 +53,8 @@ class TrainingAhead:
         Raises:
             AssayError: They cannot be used.
         """
-        items, validation = items_of(project, "train"), validation_suite(project)
-        return cls(task_of(project, shaping=True), task_of(project), items, validation, project.params)
+        inputs = project.inputs("train", "validation")
+        return cls(project.task(shaping=True), inputs.task, inputs.train, inputs.validation, inputs.params)
 
     def sample(self, n: int) -> Suite:
         """Return a suite of some training items."""

@@ -56,7 +56,7 @@ class Case:
         ):  # looked at from inside, in a process of ours
             inside = project.params.task.model_copy(update={"isolation": "inline"})
             project = Project(project.root, project.params.model_copy(update={"task": inside}))
-        task = task_with(project, blocklist_of(project))
+        task = task_with(project.root, project.params, blocklist_of(project.root, project.params))
         schemas = SchemaFiles(project.data(""), project.root)
         splits: dict[str, list[Item]] = {}
         unread: dict[str, str] = {}

@@ -71,7 +71,7 @@ def run(
     Raises:
         DataError: The file cannot be used; audit.json is written all the same, unless it cannot even be read.
     """
-    task = task_with(project, blocklist_of(project))
+    task = task_with(project.root, project.params, blocklist_of(project.root, project.params))
     if name_container(tasks) is not None:
         _refuse_form(tasks, ())
     schemas = SchemaFiles(root or tasks.parent, project.root)
@@ -107,7 +107,7 @@ def count_tokens(project: Project, tasks: Path, audited: Audited, base: str) -> 
     from assay.policy.engine.context import positions_of
     from assay.tools.doctor.preflight import read_ahead, refuse_long_prompts
 
-    task = task_with(project, blocklist_of(project))
+    task = task_with(project.root, project.params, blocklist_of(project.root, project.params))
     told = PretrainedBase(
         kind="pretrained", model=base, revision=None, dtype="float32", quantization=None, template={}
     )

@@ -101,7 +101,7 @@ def write(project: Project, preset: str, audited: Audited, made: Plan) -> None:
     members = [member for kept in audited.kept.values() for member in kept]
     told_few, splits = _enough(project, members, made)
     files = make_files(splits)
-    if (blocklist := blocklist_of(project)) is not None:
+    if (blocklist := blocklist_of(project.root, project.params)) is not None:
         files[getattr(project.params.task, "blocklist", "")] = blocklist
     text = _preset_text(project.root, preset, made)
     _clear(made.folder, keep=set(files))

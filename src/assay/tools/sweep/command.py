@@ -38,7 +38,7 @@ from assay.evidence.tables.sweep_table import (
     sweep_markdown,
     sweep_rows,
 )
-from assay.pipeline.inputs import decoding_of, fingerprint_of, task_of
+from assay.pipeline.inputs import decoding_of, read_fingerprint
 from assay.pipeline.note_openings import note_opening
 from assay.pipeline.policies import open_policy
 from assay.pipeline.project import Project
@@ -102,7 +102,7 @@ class SuitePlayer:
 
     def __init__(self, project: Project, source: SweepSource, suite: Suite, asked: SweepRequest) -> None:
         self._project, self._source, self._suite, self._asked = project, source, suite, asked
-        self._task = task_of(project)
+        self._task = project.task()
         self._home = project.scratch / STAGE / "episodes"
         code = {name: sha256_contents(Path(assay.__file__).parent / name) for name in PLAYING}
         assert None not in code.values(), code
@@ -110,9 +110,9 @@ class SuitePlayer:
             code,
             packages(),
             hardware(),
-            machine_of(project),
+            machine_of(project.params.device),
             project.params.model_dump(mode="json", include=set(DECIDING)),
-            fingerprint_of(project).model_dump(mode="json"),
+            read_fingerprint(project.root).model_dump(mode="json"),
             suite.digest,
         ]
         self._how = digest(how)
@@ -127,7 +127,7 @@ class SuitePlayer:
         scratch = self._home.parent / "adapters"
         with locked(self._home):
             shutil.rmtree(scratch, ignore_errors=True)  # of a call that was killed
-            base = open_policy(self._project, None)
+            base = open_policy(self._project.params, self._project.root / "models/base")
             check_published(self._project, self._source, self._suite, self._asked, base.digest)
             adapters = Adapters(self._project, self._source, scratch)
             self._leave_out(adapters.find_unfit(base.model))
@@ -160,7 +160,14 @@ class SuitePlayer:
 
         def add(policy: Policy, step: int, name: str, before: list[Episode] | None) -> list[Episode]:
             if self._asked.heldout:  # written down before it happens, record by record
-                note_opening(self._project, STAGE, suite, policy.digest, base=policy.base_digest)
+                note_opening(
+                    self._project.root,
+                    self._project.params,
+                    STAGE,
+                    suite,
+                    policy.digest,
+                    base=policy.base_digest,
+                )
             after, row = self._play(policy, step, count)
             bounds = reward_range(self._task)
             gaps = {} if before is None else against_base(before, after, MEASURES, suite.digest, bounds)
@@ -194,7 +201,7 @@ class SuitePlayer:
             n_clusters=len({item.cluster for item in suite.items}),
             cluster_name=self._task.cluster_name,
             draws=suite.draws,
-            temperature=decoding_of(project).temperature,
+            temperature=decoding_of(project.params).temperature,
             checkpoints=correct_for_many(checkpoints),
             chosen_step=chosen,
             chosen_by=chosen_by,
@@ -229,7 +236,7 @@ class SuitePlayer:
                 policy,
                 self._task,
                 part.plays(),
-                decoding_of(self._project, greedy=greedy),
+                decoding_of(self._project.params, greedy=greedy),
                 batch_size=params.generation.batch_size,
                 progress=lambda n: count(n, f"step {step}"),
                 retries=params.health.retries,
@@ -352,4 +359,4 @@ class Adapters:
         shutil.rmtree(self._scratch, ignore_errors=True)
         for name, content in files.items():
             write_bytes(self._scratch / name, content)
-        return open_policy(self._project, self._scratch)
+        return open_policy(self._project.params, self._project.root / "models/base", self._scratch)

@@ -16,7 +16,6 @@ from assay.core.storage.files import read_bytes, real
 from assay.core.storage.json import loads, read_record
 from assay.dataset.suite import Suite, choose
 from assay.pipeline.dvc_lock import md5_at
-from assay.pipeline.inputs import heldout_suite, items_of, validation_suite
 from assay.pipeline.policies import ADAPTER
 from assay.pipeline.project import Project
 from assay.pipeline.resume import difference, run_key
@@ -238,10 +237,10 @@ def suite_of(project: Project, asked: SweepRequest) -> Suite:
     if asked.heldout and not project.params.evaluation.open:
         expected, fix = "settings that open the held-out suite", "leave --heldout out"
         raise ConfigError(expected, found="a draft", where=setting("evaluation.open"), fix=fix)
-    own = heldout_suite(project) if asked.heldout else validation_suite(project)
+    own = project.inputs("heldout").heldout if asked.heldout else project.inputs("validation").validation
     if asked.own_suite:
         return own
-    items = items_of(project, "heldout" if asked.heldout else project.params.validation.suite)
+    items = project.items("heldout" if asked.heldout else project.params.validation.suite)
     n = asked.items or len(own.items)
     if n > len(items):
         expected, fix = f"at most the {len(items)} items of {asked.split}", f"--items {len(items)}"
@@ -271,7 +270,10 @@ def settings_notes(project: Project, source: SweepSource, asked: SweepRequest) -
         return []
     params = project.params
     data, code = f"{params.dataset.root}/{params.validation.suite}.jsonl", params.task.code
-    now, then = run_key(project, "train", (code, data, "models/base")).parts, dict(source.facts.parts)
+    now, then = (
+        run_key(project.root, project.params, "train", (code, data, "models/base")).parts,
+        dict(source.facts.parts),
+    )
 
     def find_differing(sections: Sequence[str]) -> list[str]:
         kept = [{name: parts[name] for name in parts if _is_of(name, sections)} for parts in (now, then)]

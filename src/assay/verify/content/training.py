@@ -14,7 +14,6 @@ from assay.core.records import Alarm, HealthEvent, HealthSummary, TrainAlarm
 from assay.core.storage.files import read_bytes, sha256_bytes
 from assay.core.storage.json import digest
 from assay.evidence.claim.plan import alarms_digest, plan_digest
-from assay.pipeline.inputs import items_of
 from assay.pipeline.live_log import quiet
 from assay.stages.render_evidence.claim_inputs import plan_asked
 from assay.tasks.protocol import Task
@@ -117,7 +116,7 @@ def played_honestly(package: Unpacked) -> list[str]:
     """Return in what the right answers, or honest play, are not as they are stored; play of a task whose code
     does not run here stands as stored, and only what levels follow from it can be told."""
     task, stored, params = package.task, package.trained.honest_play, package.project.params
-    items = items_of(package.project, "train")
+    items = package.project.items("train")
     honest, wrong = Honest(task, items).facts, list[str]()
     if package.trained.honest != honest:
         wrong.append(
@@ -341,7 +340,7 @@ def items_in_order(package: Unpacked) -> LookResult:
     """Check that every item that was trained on is a train item, at its step of the order, and none that is
     judged by."""
     params, rows = package.project.params, package.log
-    train = items_of(package.project, "train")
+    train = package.project.items("train")
     wrong = []
     seen = {str(item) for row in rows for item in row["item_ids"]}
     for suite in (package.validation, package.heldout):

@@ -23,7 +23,7 @@ from assay.core.storage.files import read_bytes
 from assay.core.storage.json import loads, read_records
 from assay.dataset.external import read_training, whole_of
 from assay.dataset.suite import units
-from assay.pipeline.inputs import decoding_of, secondary_file, task_of
+from assay.pipeline.inputs import decoding_of, secondary_file
 from assay.pipeline.project import Project
 from assay.stages.package import whole_in
 from assay.stages.render_evidence.arms import AGAIN, suite_of
@@ -133,7 +133,7 @@ def _whole_of(project: Project, given: Path | None, base: Path | None) -> tuple[
             "failed", f"{given.name}: digest {model.digest[:16]}, and {expected[:16]} in train.json"
         )
     # What the claim says of it beside the base is taken from train.json, which nothing else could contradict
-    if base is not None and beside_base(project, model, folder, base) != whole_of(trained):
+    if base is not None and beside_base(project.inputs("train"), model, folder, base) != whole_of(trained):
         return folder, told("failed", f"{given.name}: beside the base it is not what train.json says of it")
     return folder, told("passed", f"digest {expected[:16]}, as in train.json")
 
@@ -224,7 +224,7 @@ class _PlayedAgain:
         from assay.evaluation.rollout import play
         from assay.verify.rerun.explained import slack
 
-        params, task, decoding = project.params, task_of(project), decoding_of(project, greedy=greedy)
+        params, task, decoding = project.params, project.task(), decoding_of(project.params, greedy=greedy)
         size, retries = params.generation.batch_size, params.health.retries
         played = play(policy, task, plays, decoding, batch_size=size, retries=retries)
         for each, old, rollout in zip(plays, stored, played, strict=True):

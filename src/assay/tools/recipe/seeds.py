@@ -18,6 +18,7 @@ from assay.core.config.settings import PretrainedBase, ScratchBase
 from assay.core.console import complain, progress, say, say_table
 from assay.core.counting import counted
 from assay.core.errors import AssayError, ConfigError, RecordError, RunningAlready
+from assay.core.evidence_files import OBSERVED
 from assay.core.storage.files import read_bytes, read_text, write_bytes, write_text
 from assay.core.storage.json import digest, dumps, write_json
 from assay.core.storage.locks import hold
@@ -26,14 +27,14 @@ from assay.evidence.recipe.records import SeedRun, SeedsTogether, record_failed
 from assay.evidence.recipe.runs import mark
 from assay.evidence.recipe.tables import bases_frame, runs_frame
 from assay.evidence.recipe.verdict import describe_too_few
-from assay.package.recipe import recipe_file
-from assay.package.recipe.check_seeds import pack_seeds
-from assay.package.recipe.compare import LOCK
-from assay.package.recipe.recipe_file import FILE, LAST, NOT_EVALUABLE, describe, read_stages
 from assay.pipeline.heldout_ledger import LEDGER, NAME, NOTHING, copy_id, memory, merged, openings
 from assay.pipeline.note_openings import adopt
 from assay.pipeline.project import Project
 from assay.statistics.seeds_and_items import fewest_runs
+from assay.tools.recipe import recipe_file
+from assay.tools.recipe.check_seeds import pack_seeds
+from assay.tools.recipe.compare import LOCK
+from assay.tools.recipe.recipe_file import FILE, LAST, NOT_EVALUABLE, describe, read_stages
 
 SHARED = ("fingerprint", "base", "pre_eval")  # what all seeds have in common
 MOST = 100
@@ -349,18 +350,18 @@ def prepare_copy(job: SeedJob) -> None:
 def lend_ledger(copy: Path) -> None:
     """Let a copy know which held-out records its project opened, and go by the project's random name: seeds
     pay for what was seen before them."""
-    project, own = Project.open(copy.parents[2]), Project.open(copy)
+    project = copy.parents[2]
     known = openings(project)
     if known is not None:
-        write_json(own.observed(LEDGER), merged(known, openings(own) or NOTHING))
-        write_text(memory(own) / NAME, copy_id(project))
+        write_json(copy / OBSERVED / LEDGER, merged(known, openings(copy) or NOTHING))
+        write_text(memory(copy) / NAME, copy_id(project))
 
 
 def take_back_ledger(copy: Path) -> None:
     """Note in the project what a copy opened, whether its run ended well or not."""
-    found = openings(Project.open(copy))
+    found = openings(copy)
     if found is not None:
-        adopt(Project.open(copy.parents[2]), found)
+        adopt(copy.parents[2], found)
 
 
 def has_stages(copy: Path) -> bool:

@@ -20,25 +20,10 @@ from assay.evaluation.replay import play_baseline
 from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.what_was_run import BaseFacts
 from assay.evidence.tables.claim_tables import BeforeAfter
-from assay.pipeline.dvc_lock import code_in
-from assay.pipeline.heldout_ledger import NOTHING, HeldoutLedger, HeldoutOpening, merged, openings
-from assay.pipeline.inputs import (
-    code_of,
-    fingerprint_of,
-    heldout_suite,
-    items_of,
-    secondary_suites,
-    task_of,
-    validation_suite,
-)
-from assay.pipeline.note_openings import BASE_STAGE, TRAINED_STAGE
-from assay.pipeline.project import Project
-from assay.pipeline.rival_files import suite_for
-from assay.policy.base.bpe import words_of
-from assay.stages.packing.archive import sha256_of
-from assay.stages.packing.card import CardNumbers, model_card
-from assay.stages.packing.layout import BASE, CARD, LOCK, NAME, PROVENANCE, SUMS
-from assay.stages.packing.provenance import (
+from assay.package.archive import sha256_of
+from assay.package.card import CardNumbers, model_card
+from assay.package.layout import BASE, CARD, LOCK, NAME, PROVENANCE, SUMS
+from assay.package.provenance import (
     GitState,
     MadeFrom,
     Packaged,
@@ -48,6 +33,13 @@ from assay.stages.packing.provenance import (
     Witnessed,
     trained_of,
 )
+from assay.pipeline.dvc_lock import code_in
+from assay.pipeline.heldout_ledger import NOTHING, HeldoutLedger, HeldoutOpening, merged, openings
+from assay.pipeline.inputs import code_of, read_fingerprint
+from assay.pipeline.note_openings import BASE_STAGE, TRAINED_STAGE
+from assay.pipeline.project import Project
+from assay.pipeline.rival_files import suite_for
+from assay.policy.base.bpe import words_of
 from assay.stages.render_evidence.limits import limits
 from assay.statistics.report import Reports
 from assay.tasks.own.recorded import Recorded, Recorder
@@ -146,7 +138,7 @@ def _made(project: Project, members: Mapping[str, bytes | Path], subjects: dict[
 
 
 def _task_code(project: Project, digests: Callable[[str], dict[str, str]]) -> TaskCode | None:
-    settings, sha256 = project.params.task, code_of(project)
+    settings, sha256 = project.params.task, code_of(project.root, project.params.task)
     if sha256 is None or not isinstance(settings, OwnTask):
         return None
     return TaskCode(
@@ -154,7 +146,7 @@ def _task_code(project: Project, digests: Callable[[str], dict[str, str]]) -> Ta
         entry=settings.entry,
         sha256=sha256,
         files=digests(settings.code),
-        requires=fingerprint_of(project).requires or (),
+        requires=read_fingerprint(project.root).requires or (),
     )
 
 
@@ -170,10 +162,10 @@ def _card(project: Project) -> str:
         measured=CardNumbers(before, after, metrics),
         trained=read_training(project.results("train.json"), fix=AGAIN),
         base=read_record(project.results("base.json"), BaseFacts, fix=AGAIN),
-        fingerprint=fingerprint_of(project),
+        fingerprint=read_fingerprint(project.root),
         params=project.params,
-        limits=limits(task_of(project), claim, before, after, reports.baselines),
-        task_code=code_of(project),
+        limits=limits(project.task(), claim, before, after, reports.baselines),
+        task_code=code_of(project.root, project.params.task),
     )
 
 
@@ -187,8 +179,8 @@ def ledger_of(project: Project) -> HeldoutLedger:
     """
     found = read_record(project.results("openings.json"), OpenedRecords, fix=OPENED_AGAIN)
     base = read_training(project.results("train.json"), fix=OPENED_AGAIN).base_digest
-    suite = heldout_suite(project)
-    known, asked = openings(project) or NOTHING, frozenset(suite.contents)
+    suite = project.inputs("heldout").heldout
+    known, asked = openings(project.root) or NOTHING, frozenset(suite.contents)
     stages = {each.policy_digest: frozenset(each.stages) for each in found.others}
     stages |= dict.fromkeys((found.policy_digest, base), frozenset({BASE_STAGE, TRAINED_STAGE}))
 
@@ -221,9 +213,9 @@ def told_of(project: Project) -> bytes | None:
         return None
     recorder = Recorder(project.recorded or runner_of(settings, str(project.root)))
     task = own_task(settings, None, recorder)
-    task.learn_from(items_of(project, "train"))
-    heldout, train = heldout_suite(project), task.train
-    for suite in (validation_suite(project), *secondary_suites(project).values()):
+    task.learn_from(project.items("train"))
+    heldout, train = project.inputs("heldout").heldout, task.train
+    for suite in (project.inputs("validation").validation, *project.inputs("secondary").secondary.values()):
         for play in suite.plays():
             task.start(play.item, play.world_seed)
     for name, player in players_of(task, train).items():

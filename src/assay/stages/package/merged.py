@@ -13,9 +13,9 @@ from assay.core.records import Split
 from assay.core.storage.files import write_folder
 from assay.dataset.external import read_training
 from assay.dataset.suite import choose
-from assay.pipeline.inputs import decoding_of, items_of, task_of
+from assay.package.parity import MergeComparison, Parity, Side
+from assay.pipeline.inputs import decoding_of
 from assay.pipeline.project import Project
-from assay.stages.packing.parity import MergeComparison, Parity, Side
 
 if TYPE_CHECKING:
     from assay.policy.base.adapter_files import Weights
@@ -125,7 +125,7 @@ def _side(project: Project, weights: Weights) -> Side:
                 " models/adapter)"
             ),
         )
-    task, items = task_of(project), items_of(project, params.played[0])
+    task, items = project.task(), project.items(params.played[0])
     n = min(params.package.parity.prompts, len(items))
     split: Split = "heldout" if params.evaluation.open else "validation"
     suite = choose(items, n, split=split, draws=1, seed=params.evaluation.seed)
@@ -133,5 +133,5 @@ def _side(project: Project, weights: Weights) -> Side:
         open_item(task, policy.dialogue, each.item, each.world_seed).prompt_ids for each in suite.plays()
     ]
     # Base and adapter stand apart here, which lean does not serve: both sides are played the same way.
-    decoding = replace(decoding_of(project, greedy=True), backend="cached")
+    decoding = replace(decoding_of(project.params, greedy=True), backend="cached")
     return Side(policy, openings, decoding, batch_size=params.generation.batch_size)
