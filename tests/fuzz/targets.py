@@ -146,13 +146,7 @@ def evidence(rng: Random, root: Path) -> Prepared:
     return rng.choice(
         [
             *[["verdict"], ["runs", "health"], ["runs", "watch", "--once"], ["publish", "readme"]] * 2,
-            *[["runs", "compare", "."], ["runs", "summarize", name]] * 2,
-            *[
-                ["runs", "summarize", name, "--skip-damaged"],
-                ["runs", "diff", name, name],
-                ["runs", "health", name],
-            ]
-            * 2,
+            *[["runs", "compare", "."], ["runs", "diff", name, name], ["runs", "health", name]] * 2,
             ["render-evidence"],
             ["render-evidence"],
             ["doctor"],

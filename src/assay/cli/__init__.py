@@ -40,16 +40,7 @@ COMMANDS = (
 GROUPS = {
     "runs": (
         "Look at trainings: one, or several beside each other.",
-        (
-            results.watch,
-            results.serve,
-            results.health,
-            runs.diff,
-            runs.compare,
-            runs.summarize,
-            runs.sweep,
-            runs.report,
-        ),
+        (results.watch, results.serve, results.health, runs.diff, runs.compare, runs.sweep, runs.report),
     ),
     "episodes": ("Grade completions that you have; no model is loaded.", (episodes.grade,)),
     "task": (

@@ -98,34 +98,6 @@ def seeds(
     raise typer.Exit(failed)
 
 
-def summarize(
-    logs: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="LOG...",
-            help="Train logs, files of episodes, any mix; health.jsonl beside one is read too.",
-        ),
-    ],
-    form: Annotated[
-        str | None,
-        typer.Option("--format", metavar="table|csv|markdown", help="By the name of --out if not given."),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write there instead: .csv or .md.")
-    ] = None,
-    skip_damaged: Annotated[
-        bool,
-        typer.Option(
-            "--skip-damaged", help="Leave damaged lines out and count them, instead of refusing the file."
-        ),
-    ] = False,
-) -> None:
-    """Summarize logs: means with intervals, percentiles of timings, rates, endings, alarms."""
-    from assay.tools.logs import summarize as tool
-
-    tool.run(logs, form=form, out=out, skip_damaged=skip_damaged)
-
-
 def report(
     revision: Annotated[str, typer.Argument(metavar="REV", help="The commit to compare with.")],
 ) -> None:
