@@ -69,14 +69,14 @@ def main() -> int:
     return 0
 
 
-def copy_project(root: Path) -> None:
+def copy_project(root: Path, source: Path = ROOT) -> None:
     """Copy what git would commit; without git, all but what is rebuilt."""
-    if (ROOT / ".git").exists():
-        for name in committable():
+    if (source / ".git").exists():
+        for name in committable(source):
             (root / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, root / name)
+            shutil.copy2(source / name, root / name)
     else:
-        shutil.copytree(ROOT, root, ignore=shutil.ignore_patterns(*LEFT_OUT, ".venv.*"))
+        shutil.copytree(source, root, ignore=shutil.ignore_patterns(*LEFT_OUT, ".venv.*"))
         for name in (".dvc/cache", ".dvc/tmp"):
             shutil.rmtree(root / name, ignore_errors=True)
     if not (root / ".git").exists():
@@ -84,11 +84,11 @@ def copy_project(root: Path) -> None:
         (root / ".dvc/config.local").write_text(NO_SCM)
 
 
-def committable() -> list[str]:
+def committable(source: Path = ROOT) -> list[str]:
     """Return the files that git would commit, by their paths in the project."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout.decode()
-    return [name for name in listed.split("\0") if name and (ROOT / name).is_file()]
+    listed = subprocess.run(command, cwd=source, check=True, capture_output=True).stdout.decode()
+    return [name for name in listed.split("\0") if name and (source / name).is_file()]
 
 
 if __name__ == "__main__":
