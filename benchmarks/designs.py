@@ -45,8 +45,8 @@ from benchmarks.resealing import Files, put_rows, rederived, relocked, resealed,
 
 from assay.core.errors import PackageError
 from assay.core.evidence_files import place_of as path
-from assay.package.layout import ADAPTER, BASE
 from assay.pipeline.project import Project
+from assay.stages.packing.layout import ADAPTER, BASE
 from assay.verify.content.rendered import tables_again
 from assay.verify.unpacked import Unpacked
 

@@ -17,8 +17,8 @@ from safetensors.numpy import load, save
 
 from assay.core.evidence_files import place_of as path
 from assay.core.storage.json import dumps, read_record
-from assay.package.layout import ADAPTER, BASE
 from assay.policy.digests import adapted_digest, digest_folder
+from assay.stages.packing.layout import ADAPTER, BASE
 from assay.statistics.report import Reports, report_on
 from assay.training.log.step_chain import START, chain_of
 from assay.verify.content.weights import read_safetensors, weights_digest

@@ -45,12 +45,14 @@ from assay.core.evidence_files import place_of as path
 from assay.core.storage.files import sha256_bytes
 from assay.core.storage.json import digest, dumps
 from assay.core.storage.untrusted import listing
-from assay.package.archive import unpack
-from assay.package.layout import OPENINGS, PROVENANCE, SUMS
-from assay.package.verify import check
+from assay.package import judgements
 from assay.pipeline.project import Project
 from assay.stages import render_evidence
-from assay.tools.judge import packing
+from assay.stages.packing.archive import unpack
+from assay.stages.packing.layout import OPENINGS, PROVENANCE, SUMS
+from assay.stages.packing.verify import check
+from assay.tools.judge import sources
+from assay.tools.judge.page import write_pages
 from assay.tools.judge.plan import PlannedItems, plan_text, read_plan
 from assay.tools.judge.rows import read_rows
 from assay.tools.judge.sources import Judgement
@@ -447,8 +449,9 @@ def _last_first(content: bytes) -> bytes:
 
 
 # Of a judgement.
-RECORD, PAGE, SHORT, CARD, PLAN = packing.RECORD, packing.REPORT, packing.SUMMARY, "README.md", "plan.yaml"
-JUDGED, BEFORE, AFTER = packing.CLAIM, "rows/before.csv", "rows/after.csv"
+RECORD, CARD, PLAN = judgements.RECORD, "README.md", "plan.yaml"
+JUDGED, PAGE, SHORT = sources.MADE
+BEFORE, AFTER = "rows/before.csv", "rows/after.csv"
 
 
 def source(**values: Any) -> Forge:
@@ -659,11 +662,11 @@ _design(JUDGEMENTS, "nothing to compare with", NOTHING, value_in_its_last_digit=
 def derived_anew(files: Files) -> Files:
     """Return the package that the record and the rows of a judgement, as they are now, make."""
     record = Judgement.model_validate_json(files[RECORD])
-    texts = {name: files[place].decode() for name, place in packing.arm_names(record).items()}
+    texts = {name: files[place].decode() for name, place in judgements.arm_names(record).items()}
     with tempfile.TemporaryDirectory() as folder, quietly():
         judged = judge(record, {name: read_rows(rows, name) for name, rows in texts.items()})
-        packing.write_pages(Path(folder), record, judged)
-        members = packing.members_of(Path(folder), record, texts, judged)
+        write_pages(Path(folder), record, judged)
+        members = judgements.members_of(Path(folder), record, texts, judged)
         return {
             name: each if isinstance(each, bytes) else each.read_bytes() for name, each in members.items()
         }
@@ -704,7 +707,7 @@ def first_of_judgement(package: Path, work: Path) -> Check | None:
             return Check(level="V0", name=finding.name, outcome="failed", found=finding.text)
     work.mkdir()
     with quietly():
-        checks: Iterator[Check] = packing.check_judgement(package, work)
+        checks: Iterator[Check] = judgements.check_judgement(package, work)
         return next((each for each in checks if each.outcome == "failed"), None)
 
 
@@ -777,7 +780,7 @@ def honest_judgement(folder: Path) -> Files:
     ):
         done = CliRunner().invoke(app, [*map(str, words)])
         assert done.exit_code == 0, done.output
-    unpack(out / packing.PACKAGE, folder / "judgement")
+    unpack(out / judgements.PACKAGE, folder / "judgement")
     return files_in(folder / "judgement")
 
 

@@ -25,7 +25,7 @@ from tests.packaging.secret_kinds import (
     told,
 )
 
-from assay.package.secrets.search import scan
+from assay.stages.packing.secrets.search import scan
 
 
 def _missed(kinds: tuple[Kind, ...]) -> list[str]:

@@ -52,14 +52,14 @@ from assay.core.console import quietly
 from assay.core.evidence_files import place_of as path
 from assay.core.storage.json import write_json
 from assay.core.storage.yaml import read_yaml
-from assay.package.archive import unpack
-from assay.package.layout import PROVENANCE
+from assay.package.recipe import recipe_file
+from assay.package.recipe.check_seeds import LOGGED, check_seeds, older_provenance, pack_seeds
 from assay.pipeline.dvc_lock import lock_text
 from assay.pipeline.project import Project
-from assay.stages.package.pages import BEFORE
+from assay.stages.packing.archive import unpack
+from assay.stages.packing.layout import PROVENANCE
+from assay.stages.packing.pages import BEFORE
 from assay.stages.render_evidence.claim_at import claim_at
-from assay.tools.recipe import recipe_file
-from assay.tools.recipe.check_seeds import LOGGED, check_seeds, older_provenance, pack_seeds
 from assay.training.log.step_chain import START, chain_of
 from assay.verify.checks import UNUSABLE, Check, looked
 from assay.verify.content.rendered import training_again

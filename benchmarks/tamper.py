@@ -47,10 +47,10 @@ from benchmarks.tamperings import KINDS, byte_of, flipped
 
 from assay.core.console import quietly
 from assay.core.storage.files import sha256_bytes
-from assay.package import verify as plain
-from assay.package.archive import unpack, write_gz
-from assay.package.layout import NAME
-from assay.tools import verify as tool
+from assay.package import checking as tool
+from assay.stages.packing import verify as plain
+from assay.stages.packing.archive import unpack, write_gz
+from assay.stages.packing.layout import NAME
 from assay.verify.checks import Check
 from assay.verify.content.regraded import regraded
 from assay.verify.content.rendered import files_again, pages_again, tables_again

@@ -18,7 +18,7 @@ from scipy.stats import kendalltau
 
 from assay.core.records import Episode
 from assay.core.storage.json import read_records, write_jsonl
-from assay.package.archive import unpack
+from assay.stages.packing.archive import unpack
 from tests.house import ROOT
 from tests.verification.made_run import made_run, packaged
 

@@ -30,7 +30,7 @@ SELECTIONS = (
     Selection("tiny", "collider", 0),
 )
 # Rooms in which params.yaml is the file of a package, which has no presets.
-OF_PACKAGES = ("assay/verify/", "assay/package/", "assay/tools/recipe/compare.py")
+OF_PACKAGES = ("assay/verify/", "assay/package/", "assay/stages/packing/")
 
 
 def nodes(values: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:

@@ -16,10 +16,10 @@ from assay.core.config.composition import check, use
 from assay.core.config.reading import parse_params
 from assay.core.errors import ConfigError, RecordError
 from assay.core.storage.yaml import read_yaml
-from assay.package.archive import unpack
 from assay.pipeline.project import Project
 from assay.pipeline.resume import run_key
 from assay.pipeline.run_folder import NOT_IN_KEY
+from assay.stages.packing.archive import unpack
 from assay.stages.train import READS
 from assay.training.log.step_chain import check_chain
 from assay.training.recipe import grpo_config

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import re
 import subprocess
@@ -16,11 +15,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from assay.core.errors import ConfigError, DataError, EnvironmentLost, TaskError
+from assay.core.errors import ConfigError, DataError, EnvironmentLost, PackageError, TaskError
 from assay.core.storage.json import dumps
 from assay.health import HealthCallback, Monitor, examine
 from assay.health.callback import HealthWarning
-from assay.tools import verify
+from assay.package import Verification, checking, pack, verify
+from assay.package.checking import VerifyRequest
 from assay.tools.judge.command import JudgeRequest, judge_files
 from assay.verdict import Results, compare, plan, read, report
 from tests.house import ROOT
@@ -43,7 +43,7 @@ def frame(rate: float, seed: int) -> pd.DataFrame:
     return table.assign(score=right.astype(int), note=None)
 
 
-@pytest.mark.parametrize("library", ["verdict", "health", "rollout"])
+@pytest.mark.parametrize("library", ["verdict", "health", "rollout", "package"])
 def test_a_library_names_what_it_offers_and_documents_it(library: str) -> None:
     module = importlib.import_module(f"assay.{library}")
     assert module.__all__ == sorted(module.__all__)
@@ -51,7 +51,7 @@ def test_a_library_names_what_it_offers_and_documents_it(library: str) -> None:
         assert (getattr(module, name).__doc__ or "").strip(), name
 
 
-@pytest.mark.parametrize("library", ["verdict", "health"])
+@pytest.mark.parametrize("library", ["verdict", "health", "package"])
 def test_neither_torch_nor_transformers_is_loaded(library: str) -> None:
     code = (
         f"import sys, assay.{library}; print(sorted({{'torch', 'transformers', 'trl'}} & sys.modules.keys()))"
@@ -65,6 +65,7 @@ def test_the_page_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for code in blocks(None):
         exec(code, {})
     assert (tmp_path / "judged/report.html").stat().st_size > 10_000
+    assert verify(tmp_path / "mine.tar").verdict == "origin not shown"
 
 
 def test_a_frame_a_file_and_the_command_come_to_one_claim(tmp_path: Path) -> None:
@@ -87,14 +88,48 @@ def test_a_frame_a_file_and_the_command_come_to_one_claim(tmp_path: Path) -> Non
     pd.testing.assert_frame_equal(before.frame, kept)
 
 
-def test_a_report_is_a_package_that_verify_checks(tmp_path: Path) -> None:
+def test_a_claim_is_packed_with_its_report_and_verify_says_what_the_command_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     claim = compare(read(frame(0.2, 1)), read(frame(0.6, 2)), title="mine")
     page = report(claim, tmp_path / "out")
+    packed = pack(claim, tmp_path / "mine.tar")
     assert "mine" in page.read_text()
-    package = tmp_path / "out/assay-package.tar"
-    assert verify.run(package, verify.VerifyRequest(), tmp_path / "verify.json") in (0, 9)
-    told = json.loads((tmp_path / "verify.json").read_text())
-    assert told["counts"]["passed"] > 5 and told["counts"]["failed"] == 0
+    assert sorted(each.name for each in page.parent.iterdir()) == ["claim.json", "report.html", "summary.md"]
+    (tmp_path / "mine.sha256").write_text(f"{packed.sha256}  assay-package/SHA256SUMS\n")
+    for sha256, verdict in ((packed.sha256, "passed"), (tmp_path / "mine.sha256", "passed"), (None, "or")):
+        found = verify(packed.path, sha256)
+        assert found.verdict.startswith(verdict) and found.passed == (verdict == "passed")
+        assert found.counts["passed"] > 5 and not found.counts["failed"]
+    asked, said = VerifyRequest(sha256=packed.sha256), list[str]()
+    monkeypatch.setattr(checking, "say", said.append)
+    assert checking.run(packed.path, asked, tmp_path / "verify.json") == 0
+    found = verify(packed.path, packed.sha256)
+    assert re.sub(r" \([\d.]+ s\)", "", "\n".join(said)) == str(found)
+    assert Verification.model_validate_json((tmp_path / "verify.json").read_text()) == found
+    edited = packed.path.read_bytes().replace(claim.verdict.encode(), claim.verdict.lower().encode())
+    packed.path.write_bytes(edited)
+    assert verify(packed.path).verdict == "failed"
+
+
+@pytest.mark.parametrize(
+    ("ask", "error", "said"),
+    [
+        (lambda folder: verify(folder / "none.tar"), PackageError, "no such file"),
+        (lambda folder: verify(folder), PackageError, "a folder without SHA256SUMS"),
+        (lambda folder: verify(folder, level="V1"), PackageError, "V3, V4 or V5"),
+        (lambda folder: pack(compare(read(frame(0.2, 1)), read(frame(0.6, 2)))), PackageError, "mine.tar"),
+        (lambda folder: pack(folder, folder / "x.tar"), PackageError, "where a run is packed"),
+        (lambda folder: pack(folder), ConfigError, "params.yaml"),
+        (lambda folder: pack([], folder / "x.tar.gz"), ConfigError, "a name of its own"),
+        (lambda folder: pack([folder, folder], folder / "x.tar.gz"), ConfigError, "a name of its own"),
+    ],
+)
+def test_what_is_no_package_and_no_run_is_refused_in_words(
+    ask: Any, error: type[Exception], said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(error, match=said):
+        ask(tmp_path)
 
 
 def test_a_plan_is_kept_to(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from assay.cli.moved import NO_SUCH_COMMAND
 from assay.cli.reference import reference
 from assay.core import errors
 from assay.core.storage.yaml import read_yaml
-from assay.tools import readme
+from assay.package.publish import readme
 from assay.tools.envcheck.command import SKIPPED
 from assay.verify.checks import CODES
 from tests.house import ROOT

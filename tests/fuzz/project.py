@@ -124,10 +124,10 @@ def _base_facts(root: Path) -> None:
 
 
 def _package(root: Path) -> None:
-    from assay.package.archive import sealed, write_tar
-    from assay.package.layout import NAME
     from assay.policy.digests import adapted_digest, digest_folder
     from assay.stages.package import members_of
+    from assay.stages.packing.archive import sealed, write_tar
+    from assay.stages.packing.layout import NAME
 
     digest = adapted_digest(digest_folder(root / "models/base"), root / "models/adapter")
     members = sealed(members_of(Project.open(root), PARITY.model_copy(update={"policy_digest": digest})))

@@ -18,8 +18,8 @@ from assay.cli import app
 from assay.core.evidence_files import place_of
 from assay.core.storage.files import sha256_bytes
 from assay.core.storage.json import digest, dumps
-from assay.package.archive import sealed, write_tar
-from assay.package.layout import NAME
+from assay.stages.packing.archive import sealed, write_tar
+from assay.stages.packing.layout import NAME
 from tests.fuzz.mutations import VALUES, YAML, displaced_folder, other_bytes, other_file, rewrite
 from tests.fuzz.project import TAR
 from tests.own_data import write_sums

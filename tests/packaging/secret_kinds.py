@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay.package.secrets.search import scan
+from assay.stages.packing.secrets.search import scan
 from tests.packaging.canaries import drawn
 
 HEX, UPPER, LOWER = "0123456789abcdef", string.ascii_uppercase + string.digits, string.ascii_lowercase

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from assay.core.errors import PackageError
-from assay.package import archive
+from assay.stages.packing import archive
 
 MEMBERS: dict[str, bytes | Path] = {
     "b": b"2",
@@ -179,7 +179,7 @@ def test_a_disk_that_fills_up_leaves_the_old_archives_whole_and_no_litter(tmp_pa
     archive.write_tar(tmp_path / "noise.tar", {"noise": tmp_path / "noise"}, root="r")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     code = (
-        "import resource, sys; from pathlib import Path; from assay.package import archive\n"
+        "import resource, sys; from pathlib import Path; from assay.stages.packing import archive\n"
         "here = Path(sys.argv[1]); resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536)); failed = 0\n"
         "for write in (lambda: archive.write_tar(here / 'a.tar', {'noise': here / 'noise'}, root='r'),\n"
         "              lambda: archive.write_gz(here / 'a.tar.gz', here / 'noise.tar')):\n"

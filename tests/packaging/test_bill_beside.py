@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.storage.json import dumps, write_json
-from assay.package.sbom import installed_here, sbom, sbom_faults
-from assay.tools.verify import _software
+from assay.package.checking import _software
+from assay.stages.packing.sbom import installed_here, sbom, sbom_faults
 from tests.house import ROOT
 
 PINS = (ROOT / "constraints.txt").read_text(encoding="utf-8")

@@ -13,15 +13,15 @@ import pytest
 
 from assay.core import evidence_files
 from assay.core.errors import PackageError
-from assay.package.archive import write_tar
-from assay.package.parity import MergeComparison, Parity
-from assay.package.secrets.known import KnownSecret, MachineFacts, known_secrets, this_machine
-from assay.package.secrets.search import cleared, scan
 from assay.pipeline.heldout_ledger import NOTHING
 from assay.pipeline.project import Project
 from assay.stages import package
 from assay.stages.package import READS
-from assay.stages.package.pages import BEFORE
+from assay.stages.packing.archive import write_tar
+from assay.stages.packing.pages import BEFORE
+from assay.stages.packing.parity import MergeComparison, Parity
+from assay.stages.packing.secrets.known import KnownSecret, MachineFacts, known_secrets, this_machine
+from assay.stages.packing.secrets.search import cleared, scan
 from tests.packaging.canaries import (
     CHANNELS,
     HOST,

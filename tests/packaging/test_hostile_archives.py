@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from assay.core.errors import PackageError
-from assay.package import archive, verify
+from assay.stages.packing import archive, verify
 
 ROOT = "assay-package"
 MB = 1 << 20

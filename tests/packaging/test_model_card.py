@@ -24,9 +24,9 @@ from assay.evidence.claim.effect import Effect
 from assay.evidence.claim.what_was_run import BaseFacts
 from assay.evidence.formatting import difference_text, interval_text
 from assay.evidence.tables.claim_tables import BeforeAfter
-from assay.package.card import CardNumbers, model_card
-from assay.package.layout import ADAPTER, BASE, MADE, strangers
 from assay.pipeline.project import Project
+from assay.stages.packing.card import CardNumbers, model_card
+from assay.stages.packing.layout import ADAPTER, BASE, MADE, strangers
 from assay.statistics.report import Reports
 from tests.house import ROOT
 from tests.training.healthy_setup import composed
@@ -248,7 +248,7 @@ def test_alarms_controls_checks_and_the_way_to_use_it_stand_there(given: dict[st
 
 def test_equal_records_give_equal_bytes_and_no_torch_is_needed(given: dict[str, Any]) -> None:
     assert card(given) == card(given)
-    needed = "assay.package.card, huggingface_hub.repocard_data"
+    needed = "assay.stages.packing.card, huggingface_hub.repocard_data"
     code = f"import sys, {needed}; sys.exit('torch' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], check=False, cwd=ROOT, env={"PYTHONPATH": "src", "PATH": ""}

@@ -13,9 +13,9 @@ import torch
 from assay.core.config.settings import ParitySettings
 from assay.core.decoding import Decoding
 from assay.core.errors import PackageError
-from assay.package.parity import MergeComparison, Side, refusal, rounded_up
 from assay.policy.base.adapter_files import Weights, merge
 from assay.policy.model import Policy
+from assay.stages.packing.parity import MergeComparison, Side, refusal, rounded_up
 from tests.policy.adapted import OPENINGS, adapted_base
 
 pytestmark = pytest.mark.filterwarnings("ignore")

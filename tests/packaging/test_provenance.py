@@ -11,8 +11,8 @@ import pytest
 from pydantic import ValidationError
 
 from assay.core.storage.json import dumps
-from assay.package.provenance import GitState, MadeFrom, Packaged, Provenance, Witnessed, trained_of
-from assay.package.secrets.search import scan
+from assay.stages.packing.provenance import GitState, MadeFrom, Packaged, Provenance, Witnessed, trained_of
+from assay.stages.packing.secrets.search import scan
 
 ROOT = Path(__file__).resolve().parents[2]
 A, B, C = "a" * 64, "b" * 64, "c" * 64

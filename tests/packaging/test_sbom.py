@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from assay.core.storage.json import dumps
-from assay.package.sbom import Installed, installed_here, same, sbom
+from assay.stages.packing.sbom import Installed, installed_here, same, sbom
 from tests.house import ROOT
 
 PINS = """# a comment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay.package.secrets.search import scan
+from assay.stages.packing.secrets.search import scan
 from tests.packaging.secret_kinds import (
     DRAWS,
     HARMLESS,

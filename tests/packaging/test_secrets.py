@@ -18,10 +18,10 @@ import pytest
 
 from assay.core.config.settings import Waiver
 from assay.core.errors import PackageError
-from assay.package.secrets import search as secrets
-from assay.package.secrets.known import KnownSecret, MachineFacts, known_secrets
-from assay.package.secrets.patterns import tokens as find_tokens
-from assay.package.secrets.search import cleared, refuse, scan
+from assay.stages.packing.secrets import search as secrets
+from assay.stages.packing.secrets.known import KnownSecret, MachineFacts, known_secrets
+from assay.stages.packing.secrets.patterns import tokens as find_tokens
+from assay.stages.packing.secrets.search import cleared, refuse, scan
 from tests.packaging.canaries import drawn, tokens
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -346,7 +346,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, monkeypatch: pytest.
 )
 def test_the_command_line_of_a_parent_is_known(tmp_path: Path) -> None:
     child = (
-        "import hashlib, pathlib, sys; from assay.package.secrets.known import this_machine;found ="
+        "import hashlib, pathlib, sys; from assay.stages.packing.secrets.known import this_machine;found ="
         " [hashlib.sha256(word.encode()).hexdigest() for word in"
         f" this_machine(pathlib.Path('.')).argv];sys.exit(0 if '{sha(TOKEN)}' in found else 3)"
     )

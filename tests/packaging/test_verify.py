@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from assay.core.errors import PackageError
-from assay.package import archive, layout, provenance, verify
-from assay.package.layout import NAME
+from assay.stages.packing import archive, layout, provenance, verify
+from assay.stages.packing.layout import NAME
 from tests import house
 
 VERIFIER = Path(verify.__file__)

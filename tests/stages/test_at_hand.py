@@ -26,16 +26,15 @@ from assay.core.config.settings import DatasetSettings
 from assay.core.errors import NO_VERDICT, NoVerdictYet, RecordError
 from assay.core.evidence_files import folder_of, place_of
 from assay.evidence.claim.claim import UNREAD
-from assay.package.archive import unpack
+from assay.package.publish import push, readme
+from assay.package.recipe.compare import WORKSPACE, read_run
 from assay.pipeline.project import Project
 from assay.stages import fingerprint, package, render_evidence
+from assay.stages.packing.archive import unpack
 from assay.stages.render_evidence import no_claim, render
 from assay.stages.render_evidence.at_hand import changed_settings, claim_at_hand, differences
 from assay.stages.render_evidence.claim_at import claim_at
 from assay.stages.render_evidence.no_claim import SHOWN, withdraw_if_other
-from assay.tools import readme
-from assay.tools.publish import push
-from assay.tools.recipe.compare import WORKSPACE, read_run
 from assay.tools.watch import redraw, serve
 from assay.tools.watch.command import format_lines
 from assay.tools.watch.serve import ClaimShown

@@ -17,13 +17,13 @@ from assay.core.errors import PolicyError, TrainingError
 from assay.core.seeds import derive_seed
 from assay.core.storage.json import read_record, write_json
 from assay.evidence.claim.claim import Claim
-from assay.package.archive import unpack
 from assay.pipeline.project import Project
 from assay.pipeline.resume import RunKey
 from assay.pipeline.run_folder import RunFolder
 from assay.policy.base.pretrained import locate
 from assay.policy.processes import ALONE
 from assay.stages import base, control, fingerprint, package, post_eval, pre_eval, render_evidence, train
+from assay.stages.packing.archive import unpack
 from assay.tools.doctor import preflight
 from assay.tools.doctor.forecast.forecast import Ahead
 from assay.tools.findings import DoctorCheck, Finding

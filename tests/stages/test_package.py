@@ -14,11 +14,11 @@ import pytest
 from assay.core.errors import NoVerdictYet, PackageError, RunningAlready
 from assay.core.storage.json import loads, write_json
 from assay.core.storage.locks import hold
-from assay.package import verify as plain
-from assay.package.parity import MergeComparison
 from assay.pipeline.project import Project
 from assay.policy.digests import adapted_digest, digest_folder
 from assay.stages import package
+from assay.stages.packing import verify as plain
+from assay.stages.packing.parity import MergeComparison
 from tests.house import ROOT
 from tests.verification.made_lock import lock
 from tests.verification.made_run import PARITY, copied, made_run

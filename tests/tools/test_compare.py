@@ -19,8 +19,8 @@ from assay.core.records import Episode, HealthSummary, TrainFacts
 from assay.core.storage.json import read_record, write_json, write_jsonl
 from assay.evidence.claim.openings import Openings
 from assay.evidence.recipe.tables import RecipeComparison
+from assay.package.recipe import compare
 from assay.pipeline.dvc_lock import md5_at
-from assay.tools.recipe import compare
 from tests.evidence.conftest import make_claim, make_plan
 from tests.evidence.synthetic_episodes import SUITE, arm
 
@@ -101,12 +101,13 @@ def add_experiment(root: Path, name: str, base: str) -> str:
 def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the tool says, line by line, cells of tables joined; figures are left blank, for drawing them
     takes longest."""
-    monkeypatch.setattr("assay.tools.recipe.compare.render", lambda figure: {"png": b"", "svg": b""})
+    monkeypatch.setattr("assay.package.recipe.compare.render", lambda figure: {"png": b"", "svg": b""})
     lines: list[str] = []
     for name in ("say", "complain"):
-        monkeypatch.setattr(f"assay.tools.recipe.compare.{name}", lines.append)
+        monkeypatch.setattr(f"assay.package.recipe.compare.{name}", lines.append)
     monkeypatch.setattr(
-        "assay.tools.recipe.compare.say_table", lambda head, rows: lines.extend(" ".join(row) for row in rows)
+        "assay.package.recipe.compare.say_table",
+        lambda head, rows: lines.extend(" ".join(row) for row in rows),
     )
     return lines
 

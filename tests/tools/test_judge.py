@@ -21,7 +21,7 @@ from assay.core.records import Episode
 from assay.core.seeds import rng
 from assay.core.storage.json import read_record, write_jsonl
 from assay.evidence.claim.claim import Claim, compare
-from assay.package.archive import sealed, unpack, write_tar
+from assay.stages.packing.archive import sealed, unpack, write_tar
 from assay.statistics.tests import holm
 from assay.tools.judge import command, verdict
 from assay.tools.judge.verdict import AFTERWARDS, luck_of
@@ -364,7 +364,7 @@ def test_a_package_can_be_verified_and_what_is_changed_in_it_is_found(
 
 def test_judging_loads_no_torch_and_nothing_of_a_training() -> None:
     code = (
-        "import sys, assay.cli, assay.tools.judge.command, assay.tools.judge.packing,"
+        "import sys, assay.cli, assay.tools.judge.command, assay.package.judgements,"
         " assay.tools.judge.page\n"
         "heavy = {'torch', 'transformers', 'trl', 'peft', 'datasets', 'dvc'} & set(sys.modules)\n"
         "sys.exit(f'imported {heavy}' if heavy else 0)"

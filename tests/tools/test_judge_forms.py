@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from assay.cli.judging import keep_columns
 from assay.core.errors import AssayError, ConfigError, DataError
 from assay.core.seeds import rng
 from assay.core.storage.json import write_jsonl
@@ -431,7 +432,7 @@ def test_means_and_completions_without_scores_are_sent_where_they_are_read(tmp_p
 
 def test_columns_are_kept_beside_the_results_and_read_from_there(tmp_path: Path) -> None:
     path, named = _own(tmp_path / "before.jsonl"), "success=canonical_correct,item=problem_id"
-    command.keep_columns(JudgeRequest(columns=named, out=tmp_path))
+    keep_columns(JudgeRequest(columns=named, out=tmp_path))
     claim = judged(path, path, "--columns", str(tmp_path / "columns.yaml"))
     assert claim == judged(path, path, "--columns", named) and claim.n_items == N
 

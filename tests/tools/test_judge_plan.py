@@ -22,7 +22,7 @@ from assay.core.storage.json import digest, read_record
 from assay.core.storage.yaml import read_yaml
 from assay.evaluation.clusters import ClusterSums
 from assay.evidence.claim.claim import Claim
-from assay.package.archive import sealed, unpack, write_tar
+from assay.stages.packing.archive import sealed, unpack, write_tar
 from assay.statistics.bounded_mean import bounded_mean_test
 from assay.tools.judge.command import JudgeRequest, judge_files
 from assay.tools.judge.gate import gate_of

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from assay.cli import judging
 from assay.core.storage.json import dumps
-from assay.tools.judge import command
 from assay.tools.judge.command import JudgeRequest
 from assay.tools.judge.forms import Asked
 from assay.tools.judge.reading import read_arm
@@ -82,10 +82,10 @@ def test_texts_are_found_in_every_form(name: str) -> None:
 @pytest.mark.long
 def test_it_is_said_first_and_no_package_holds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    monkeypatch.setattr(command, "say", said.append)
+    monkeypatch.setattr(judging, "say", said.append)
     before = table(tmp_path / "before.jsonl", [""] * 12)
     after = table(tmp_path / "after.jsonl", ["<think>x</think>Oslo"] * 12, right=6)
-    command.run(before, [after], JudgeRequest(out=tmp_path / "judged"))
+    judging.run(before, [after], JudgeRequest(out=tmp_path / "judged"))
     assert said[0] == "WARNING: before: 12 of 12 completions are empty"
     assert said[1].startswith("WARNING: after: 6 failures stand in a wrapping")
     assert "6 of 6 failures in a wrapping (think 6)" in next(

@@ -8,10 +8,10 @@ import pytest
 
 from assay.core.errors import PackageError
 from assay.core.evidence_files import place_of
-from assay.tools import verify
-from assay.tools.recipe import recipe_file
-from assay.tools.recipe.check_seeds import pack_seeds
-from assay.tools.verify import VerifyRequest
+from assay.package import checking as verify
+from assay.package.checking import VerifyRequest
+from assay.package.recipe import recipe_file
+from assay.package.recipe.check_seeds import pack_seeds
 from tests.house import ROOT
 from tests.tools.test_published_seeds import checked, edited, sealed_again, told, unpacked
 from tests.verification.made_run import made_run

@@ -14,11 +14,11 @@ import pytest
 from assay.core.evidence_files import folder_of, place_of
 from assay.core.storage.files import sha256_bytes
 from assay.core.storage.json import write_json
-from assay.package.archive import sealed, write_tar
+from assay.package import checking as verify
+from assay.package.recipe.check_seeds import HOME, check_seeds, pack_seeds
+from assay.package.recipe.recipe_file import read_stages
 from assay.pipeline.dvc_lock import md5_at
-from assay.tools import verify
-from assay.tools.recipe.check_seeds import HOME, check_seeds, pack_seeds
-from assay.tools.recipe.recipe_file import read_stages
+from assay.stages.packing.archive import sealed, write_tar
 from assay.verify.checks import CODES, Check
 from tests.tools.test_recipe_json import entry_of
 from tests.verification.flipped import unfound_flips

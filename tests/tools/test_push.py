@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from assay.core.errors import PackageError
-from assay.package import verify as plain
-from assay.package.archive import sealed, write_gz, write_tar
-from assay.tools.publish import push
+from assay.package.publish import push
+from assay.stages.packing import verify as plain
+from assay.stages.packing.archive import sealed, write_gz, write_tar
 from assay.verify import levels as levels_room
 from assay.verify.checks import Check
 from tests.house import ROOT
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.filterwarnings(
 REPO = "somebody/model"
 FILES = {
     "README.md": b"---\nlicense: apache-2.0\n---\n# a model card\n",
-    "verify.py": (ROOT / "src/assay/package/verify.py").read_bytes(),
+    "verify.py": (ROOT / "src/assay/stages/packing/verify.py").read_bytes(),
     "provenance.json": b'{"format":"assay-package/5"}\n',
     "params.yaml": (ROOT / "params.yaml").read_bytes(),
     "models/adapter/adapter_model.safetensors": bytes(range(256)) * 40,

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from assay.core.errors import PackageError
-from assay.package import verify as plain
-from assay.package.archive import sealed, write_tar
-from assay.tools.publish import push_wandb
+from assay.package.publish import push_wandb
+from assay.stages.packing import verify as plain
+from assay.stages.packing.archive import sealed, write_tar
 from assay.verify import levels as levels_room
 from assay.verify.checks import Check
 from tests.house import ROOT
@@ -22,7 +22,7 @@ from tests.house import ROOT
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 SECRET = "abcdef0123" * 4
 FILES: dict[str, bytes | Path] = {
-    "verify.py": (ROOT / "src/assay/package/verify.py").read_bytes(),
+    "verify.py": (ROOT / "src/assay/stages/packing/verify.py").read_bytes(),
     "provenance.json": b'{"format":"assay-package/5"}\n',
     "params.yaml": (ROOT / "params.yaml").read_bytes(),
     "evidence/results/report/claim.json": (ROOT / "evidence/results/report/claim.json").read_bytes(),

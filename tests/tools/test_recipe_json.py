@@ -17,9 +17,9 @@ from assay.core.storage.json import read_record, write_json, write_jsonl
 from assay.evidence.claim.claim import Claim
 from assay.evidence.recipe.records import BaseBuilt, SeedRun, SeedsTogether, record_failed
 from assay.evidence.recipe.tables import compare_runs, seeds_block
-from assay.tools import readme
-from assay.tools.recipe import recipe_file
-from assay.tools.recipe.compare import read_all
+from assay.package.publish import readme
+from assay.package.recipe import recipe_file
+from assay.package.recipe.compare import read_all
 from tests.house import STAGES, reads_and_writes
 from tests.tools.test_compare import BEFORE, RESULTS, write_lock, write_run
 

@@ -22,12 +22,12 @@ from assay.core.storage.json import read_record, write_json, write_jsonl
 from assay.core.storage.locks import hold
 from assay.dataset.suite import Suite
 from assay.evidence.recipe.tables import seeds_block
+from assay.package.recipe import recipe_file, seeds
+from assay.package.recipe.seeds import SeedJob
 from assay.pipeline.heldout_ledger import copy_id, openings
 from assay.pipeline.note_openings import note_opening, tries
 from assay.pipeline.project import Project
 from assay.tasks.protocol import Item
-from assay.tools.recipe import recipe_file, seeds
-from assay.tools.recipe.seeds import SeedJob
 from tests.evidence.conftest import make_claim
 from tests.evidence.synthetic_episodes import arm
 from tests.few_presets import leave_few

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from assay.core.errors import AssayError, PackageError
-from assay.package import verify as plain
-from assay.package.archive import sealed, unpack, write_gz, write_tar
-from assay.tools import verify as tool
-from assay.tools.publish import sign
-from assay.tools.verify import VerifyRequest
+from assay.package import checking as tool
+from assay.package.checking import VerifyRequest
+from assay.package.publish import sign
+from assay.stages.packing import verify as plain
+from assay.stages.packing.archive import sealed, unpack, write_gz, write_tar
 from assay.verify import levels as levels_room
 from tests.house import ROOT
 
 FILES: dict[str, bytes | Path] = {
-    "verify.py": (ROOT / "src/assay/package/verify.py").read_bytes(),
+    "verify.py": (ROOT / "src/assay/stages/packing/verify.py").read_bytes(),
     "provenance.json": b'{"format":"assay-package/5"}\n',
     "models/adapter/a.safetensors": bytes(range(256)),
     "evidence/results/report/claim.json": b"{}\n",

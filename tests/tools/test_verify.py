@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from assay.package import verify as plain
-from assay.package.archive import unpack
-from assay.tools import verify as tool
-from assay.tools.verify import VerifyRequest
+from assay.package import checking as tool
+from assay.package.checking import VerifyRequest
+from assay.stages.packing import verify as plain
+from assay.stages.packing.archive import unpack
 from tests.house import SRC
 from tests.verification.made_run import made_run, packaged
 
@@ -93,7 +93,7 @@ def test_a_package_passes_without_torch_on_another_processor_and_leaves_nothing_
 def test_an_unpacked_folder_with_an_edited_number_fails_and_is_left_as_it_was(
     tar: Path, tmp_path: Path
 ) -> None:
-    from assay.package.archive import sealed
+    from assay.stages.packing.archive import sealed
 
     folder = tmp_path / "folder"
     unpack(tar, folder)

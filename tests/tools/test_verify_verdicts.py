@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 
 from assay.cli import app
 from assay.core.errors import AssayError
-from assay.package.archive import sealed, unpack, write_tar
-from assay.tools import verify as tool
+from assay.package import checking as tool
+from assay.package.checking import VerifyRequest
+from assay.stages.packing.archive import sealed, unpack, write_tar
 from assay.tools.judge.verdict import version_here
-from assay.tools.verify import VerifyRequest
 from assay.verify.checks import CODES, Check, Level, Outcome, left_open, verdict_of
 from tests.tools.judged_files import as_csv, results
 
@@ -108,7 +108,7 @@ def test_a_verdict_is_as_much_as_the_weakest_check_says_and_names_what_is_left_o
     assert {checks: CODES[verdict_of(checks)] for checks in wanted} == wanted
     assert left_open([code, holds, pages, pages]) == ["report.html", "README.md", "src/assay"]
     run_named_so = [check("V1", "digest", "passed"), check("V3", "signature", "passed"), code]
-    said = tool._headline(tool.verification(Path("seeds.tar"), None, run_named_so))
+    said = next(tool.verification(Path("seeds.tar"), None, run_named_so).lines())
     assert "ORIGIN NOT SHOWN" in said and "published" not in said
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from assay.core.evidence_files import place_of
 from assay.evidence.figures.gallery import Drawn
-from assay.package.archive import unpack
+from assay.stages.packing.archive import unpack
 from assay.stages.render_evidence import render
 from tests.verification.made_run import made_run, packaged
 

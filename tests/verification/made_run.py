@@ -31,9 +31,6 @@ from assay.evaluation.alarms import flat
 from assay.evaluation.few_shot import few_shot
 from assay.evaluation.replay import play_baseline
 from assay.evaluation.trajectory import open_item
-from assay.package.archive import sealed, write_tar
-from assay.package.layout import NAME
-from assay.package.parity import Parity
 from assay.pipeline.inputs import secondary_file
 from assay.pipeline.live_log import Tables
 from assay.pipeline.note_openings import note_opening, opened_records
@@ -44,6 +41,9 @@ from assay.policy.base.words import CHAT_TEMPLATE, Words
 from assay.policy.digests import adapted_digest, digest_folder
 from assay.stages import fingerprint, render_evidence
 from assay.stages.package import members_of
+from assay.stages.packing.archive import sealed, write_tar
+from assay.stages.packing.layout import NAME
+from assay.stages.packing.parity import Parity
 from assay.stages.render_evidence.arms import AGAIN, CONTROL
 from assay.tasks.protocol import Task, learner
 from assay.tasks.rivals import BEST_OF_N, CONSTRAINED, FEW_SHOT, OF_THE_BASE, rivals_of

@@ -10,9 +10,9 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from assay.cli import app
-from assay.package.archive import unpack
-from assay.package.layout import SUMS
-from assay.tools.judge.packing import check_judgement
+from assay.package.judgements import check_judgement
+from assay.stages.packing.archive import unpack
+from assay.stages.packing.layout import SUMS
 from assay.verify.checks import Check
 from assay.verify.content.rendered import files_again
 from assay.verify.levels import consistent, settings

@@ -19,10 +19,10 @@ from assay.core.storage.json import dumps, read_record, write_json
 from assay.dataset.external import ExternalFacts, NamedFound
 from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.warnings import NO_DATA, NOT_KNOWN, PLAN_AFTER
-from assay.package.archive import unpack
 from assay.pipeline import external
 from assay.pipeline.external import take
 from assay.pipeline.project import Project
+from assay.stages.packing.archive import unpack
 from assay.stages.post_eval import search_named
 from assay.stages.render_evidence.claim_at import claim_at
 from assay.verify.checks import Check

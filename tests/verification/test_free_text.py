@@ -12,8 +12,8 @@ import pytest
 from assay.core.errors import PackageError
 from assay.core.evidence_files import place_of
 from assay.core.storage.json import dumps, json_text
-from assay.package.layout import active_in
 from assay.stages.package import members_of
+from assay.stages.packing.layout import active_in
 from assay.training.log.step_chain import START, chain_of
 from assay.verify.checks import looked
 from assay.verify.content.rendered import files_again

@@ -15,8 +15,8 @@ from safetensors.numpy import load, save
 
 from assay.core.evidence_files import place_of
 from assay.core.storage.yaml import read_yaml
-from assay.package.layout import BASE_FILES, strangers
 from assay.pipeline.dvc_lock import folder_md5
+from assay.stages.packing.layout import BASE_FILES, strangers
 from assay.verify import code, folders, suites
 from assay.verify.checks import Check, LookResult, looked
 from assay.verify.content import training, weights

@@ -17,11 +17,11 @@ from assay.core.storage.files import sha256_bytes
 from assay.core.storage.json import dumps, write_json
 from assay.core.storage.yaml import read_yaml
 from assay.evidence.claim.openings import level_of, openings_of
-from assay.package.layout import OPENINGS
 from assay.pipeline.heldout_ledger import openings
 from assay.pipeline.note_openings import note_opening, opened_records
 from assay.pipeline.project import Project
-from assay.stages.package.pages import ledger_of
+from assay.stages.packing.layout import OPENINGS
+from assay.stages.packing.pages import ledger_of
 from assay.verify.checks import looked
 from assay.verify.stated import openings_follow
 from assay.verify.unpacked import Unpacked

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from assay.core.errors import PackageError
-from assay.package.layout import strangers
+from assay.stages.packing.layout import strangers
 from assay.tasks.own.calls import Call, Failed, Reply
 from assay.tasks.own.recorded import Recorded, Recorder, ToldLine
 from assay.tasks.settings.own import OwnTask

@@ -11,9 +11,9 @@ import pytest
 
 from assay.core.errors import PackageError, RecordError
 from assay.core.storage.files import sha256_bytes
-from assay.package import verify as plain
-from assay.package.archive import unpack
-from assay.tools.verify import VerifyRequest, verified
+from assay.package.checking import VerifyRequest, verified
+from assay.stages.packing import verify as plain
+from assay.stages.packing.archive import unpack
 from assay.verify.checks import Check
 from assay.verify.own_code import own_copy
 from assay.verify.unpacked import Unpacked

@@ -11,9 +11,9 @@ import pytest
 
 from assay.core.config.removed import LAST
 from assay.core.errors import PackageError
-from assay.package.archive import sealed, write_tar
-from assay.package.verify import FORMAT
-from assay.tools.verify import VerifyRequest, run
+from assay.package.checking import VerifyRequest, run
+from assay.stages.packing.archive import sealed, write_tar
+from assay.stages.packing.verify import FORMAT
 from tests.composed import composed
 from tests.house import ROOT
 

@@ -22,15 +22,15 @@ from assay.core.storage.json import read_record, read_records, write_json
 from assay.dataset.external import ExternalFacts
 from assay.evaluation.measures import mean_of
 from assay.evidence.claim.claim import Claim
-from assay.package import verify as plain
-from assay.package.archive import unpack
+from assay.package.checking import VerifyRequest, verified
 from assay.pipeline.external import brought_digest, take
 from assay.pipeline.policies import open_policy
 from assay.pipeline.project import Project
 from assay.policy.digests import digest_folder
 from assay.stages import package
+from assay.stages.packing import verify as plain
+from assay.stages.packing.archive import unpack
 from assay.tools.sweep.sources import open_source
-from assay.tools.verify import VerifyRequest, verified
 from assay.verify.checks import Check
 from assay.verify.levels import all_levels
 from assay.verify.rerun.regenerated import regenerated
@@ -375,7 +375,7 @@ def test_what_a_training_keeps_beside_its_model_makes_it_no_other(copy: Path) ->
 
 
 def test_a_whole_model_is_not_merged(merged: Project) -> None:
-    from assay.stages.package.merged import weights_of
+    from assay.stages.packing.merged import weights_of
 
     with pytest.raises(AssayError, match="a whole model that was brought"):
         weights_of(merged)

@@ -80,7 +80,7 @@ def verify(
     """Check a package: files, every number, every grade, consistency; exit code 0 if all holds and --sha256
     or --signature shows whose it is, 9 if it holds and nothing shows that, 10 if something was not
     checked."""
-    from assay.tools import verify as tool
+    from assay.package import checking as tool
 
     raise typer.Exit(tool.run(package, make_request(tool.VerifyRequest, locals()), out))
 
@@ -144,9 +144,10 @@ def judge(
     """Judge two sets of results that were made elsewhere (inspect, lm-eval, verifiers, CSV, ...): verdict,
     report, package; exit code 5 for NOT EVALUABLE; with --plan 7 if what it plans is not shown, 8 for
     REGRESSED."""
-    from assay.tools.judge import command as tool
+    from assay.cli.judging import run
+    from assay.tools.judge.command import JudgeRequest
 
-    raise typer.Exit(tool.run(before, after, make_request(tool.JudgeRequest, locals())))
+    raise typer.Exit(run(before, after, make_request(JudgeRequest, locals())))
 
 
 def plan(
@@ -292,7 +293,7 @@ def readme() -> None:
     recipe.json."""
     from assay.cli import app
     from assay.cli.reference import reference
-    from assay.tools import readme as tool
+    from assay.package.publish import readme as tool
 
     tool.run(Path.cwd(), reference(app))
 
@@ -307,7 +308,7 @@ def merge(
 ) -> None:
     """Write base and adapter as one plain model, if its logits and greedy tokens agree with theirs
     (package.parity)."""
-    from assay.tools.publish import merge as tool
+    from assay.package.publish import merge as tool
 
     if run is not None:
         name_settings_of(run)
@@ -334,7 +335,7 @@ def push(
     ] = False,
 ) -> None:
     """Send a verified package to a Hugging Face repository in one commit, and look at what arrived."""
-    from assay.tools.publish import push as tool
+    from assay.package.publish import push as tool
 
     tool.run(package, repo_id, dry_run=dry_run, private=private, revision=revision, replace=replace)
 
@@ -345,7 +346,7 @@ def wandb(
     ),
 ) -> None:
     """Log a verified package as an artifact of Weights & Biases; only if WANDB_PROJECT is set."""
-    from assay.tools.publish import push_wandb as tool
+    from assay.package.publish import push_wandb as tool
 
     tool.run(package)
 
@@ -359,6 +360,6 @@ def sign(
 ) -> None:
     """Sign a package with a key of your own; the signature lies beside it, and verify --signature checks
     it."""
-    from assay.tools.publish import sign as tool
+    from assay.package.publish import sign as tool
 
     tool.run(package, key, out)

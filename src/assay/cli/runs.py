@@ -60,7 +60,7 @@ def compare(
 ) -> None:
     """Say whether a recipe improves, from trainings with several seeds; and which of several recipes is
     better."""
-    from assay.tools.recipe import compare as tool
+    from assay.package.recipe import compare as tool
 
     tool.run(Path.cwd(), runs or [], one_sided=one_sided, out=out)
 
@@ -90,7 +90,7 @@ def seeds(
 ) -> None:
     """Train on several seeds from one base, and write recipe.json; exit code 1 if one failed or is NOT
     EVALUABLE."""
-    from assay.tools.recipe import seeds as tool
+    from assay.package.recipe import seeds as tool
 
     further = () if bases is None else tool.parse_seeds(bases)
     asked = tool.planned_seeds(Path.cwd()) if seeds is None else tool.parse_seeds(seeds)

@@ -11,12 +11,11 @@ from assay.core.errors import ConfigError
 from assay.core.records import Interval
 from assay.evidence.claim.claim import Claim as ClaimRecord
 from assay.tools.judge.command import JudgeRequest, judge_arms, refuse_same
-from assay.tools.judge.packing import PACKAGE, pack, write_pages
 from assay.tools.judge.plan import JudgePlan
 from assay.tools.judge.planning import metric_of
 from assay.tools.judge.reading import GIVEN, Arm
 from assay.tools.judge.rows import read_rows
-from assay.tools.judge.sources import Judgement
+from assay.tools.judge.sources import REPORT, Judgement
 from assay.tools.judge.verdict import Judged, heading
 from assay.verdict.results import Results
 
@@ -35,9 +34,10 @@ class Claim:
     reasons: tuple[str, ...]
     warnings: tuple[str, ...]
     record: ClaimRecord = field(repr=False)  # all of it, as claim.json has it
-    _judgement: Judgement = field(repr=False)
-    _texts: Mapping[str, str] = field(repr=False)
-    _judged: Judged = field(repr=False)
+    # What pages and packages are made of.
+    judgement: Judgement = field(repr=False)
+    rows: Mapping[str, str] = field(repr=False)  # text of each arm's rows, by the arm's name
+    judged: Judged = field(repr=False)
 
     def __str__(self) -> str:
         return f"{heading(self.record)}: {self.record.sentence}"
@@ -107,22 +107,18 @@ def compare(
         reasons=(record.reason,),
         warnings=record.warnings,
         record=record,
-        _judgement=judgement,
-        _texts=texts,
-        _judged=judged,
+        judgement=judgement,
+        rows=texts,
+        judged=judged,
     )
 
 
 def report(claim: Claim, folder: str | Path) -> Path:
-    """Write report.html, claim.json, summary.md and a package that `assay verify` checks; return the page.
+    """Write report.html, claim.json and summary.md; return the page. `assay.package.pack` packs a claim."""
+    from assay.tools.judge.page import write_pages  # matplotlib, which takes a second to load
 
-    Raises:
-        PackageError: There is a secret in what would be packed.
-    """
-    out = Path(folder)
-    write_pages(out, claim._judgement, claim._judged)
-    pack(out / PACKAGE, out, claim._judgement, claim._texts, claim._judged)
-    return out / "report.html"
+    write_pages(Path(folder), claim.judgement, claim.judged)
+    return Path(folder) / REPORT
 
 
 def _refuse_unplanned(given: Mapping[str, Results], rivals: tuple[str, ...], plan: JudgePlan) -> None:

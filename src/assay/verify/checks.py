@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,6 +20,17 @@ Level = Literal["V0", "V1", "V2", "V3", "V4", "V5"]
 # asked: an option of `assay verify` would look at it.
 Outcome = Literal["passed", "failed", "not checked", "not shown", "not asked"]
 Verdict = Literal["passed", "origin not shown", "not checked", "failed"]
+MEANING: dict[Level, str] = {
+    "V0": "files",
+    "V1": "numbers",
+    "V2": "grading",
+    "V3": "consistency",
+    "V4": "play again",
+    "V5": "train again",
+}
+HOLDS = "its numbers follow from its raw results"
+NO_ORIGIN = "ORIGIN NOT SHOWN"
+ANYBODY = "whoever wrote those can have written all of it"
 CODES: dict[Verdict, int] = {"passed": 0, "failed": 1, "origin not shown": 9, "not checked": 10}
 ORIGIN = ("digest", "signature")  # of V0: either shows from whom a package is
 REMEDY = "check with the version that made the package, or with --other-code, which lets the numbers judge"
@@ -80,6 +91,23 @@ class Verification(Record):
     counts: dict[Outcome, int]
     checks: tuple[Check, ...]
     packages: dict[str, str | None] = Field(description="versions of what computed the numbers here")
+
+    @property
+    def passed(self) -> bool:
+        """Whether V0 to V3 hold and it is the package that was published: never without its sha256 or a
+        signature."""
+        return self.verdict == "passed"
+
+    def lines(self, seconds: float | None = None) -> Iterator[str]:
+        """Yield what was shown, a line a check, and what to compare; with how long it took, where that is
+        known."""
+        yield _headline(self)
+        for check in self.checks:
+            yield f"{check.level}  {check.outcome:<11}  {check.name}: {check.found}"
+        yield _summary(self, "" if seconds is None else f" ({seconds:.1f} s)")
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,3 +199,42 @@ def left_open(checks: Sequence[Check]) -> list[str]:
 def ids_digest(ids: Sequence[int]) -> str:
     """Return what an episode keeps of the ids that a turn was written after, its `prompt_digest`."""
     return hashlib.sha256(array("q", ids).tobytes()).hexdigest()[:16]
+
+
+def _headline(told: Verification) -> str:
+    """Return the first line: what was shown, and what was not."""
+    known = "it is the package that was published"
+    origin = known if shows_origin(told.checks) else f"{NO_ORIGIN}: {ANYBODY}"
+    if told.verdict == "failed":
+        failed = [check.name for check in told.checks if check.outcome == "failed"]
+        return f"FAILED: {', '.join(failed) or 'nothing could be looked at'}. Do not rely on this package."
+    if told.verdict == "not checked":
+        return f"NOT CHECKED: {', '.join(left_open(told.checks))}. Of the rest {HOLDS}; {origin}."
+    if told.verdict == "passed":
+        return f"PASSED: {origin}, and {HOLDS}.{_beyond(told.checks)}"
+    return f"HOLDS TOGETHER, {NO_ORIGIN}: {HOLDS}, and {ANYBODY}.{_beyond(told.checks)}"
+
+
+def _beyond(checks: Sequence[Check]) -> str:
+    """Return what nobody looked at, or nothing in such a package can show."""
+    unasked = {check.level for check in checks if check.outcome == "not asked"}
+    said = ["the model writes these completions (V4)"] if "V4" in unasked else []
+    said += ["this training took place (V5)"] if "V5" in unasked else []
+    unshown = [check.name for check in checks if check.outcome == "not shown"]
+    looked = f" Nobody looked whether {' and '.join(said)}." if said else ""
+    return f"{looked} No package of this kind can show: {', '.join(unshown)}." if unshown else looked
+
+
+def _summary(told: Verification, took: str) -> str:
+    """Return the last line: counts, and what a reader compares with what was published."""
+    words: dict[Verdict, str] = {
+        "passed": "PASSED",
+        "origin not shown": f"HOLDS TOGETHER, {NO_ORIGIN}",
+        "not checked": "NOT CHECKED IN FULL",
+        "failed": "FAILED",
+    }
+    counts = ", ".join(f"{n} {outcome}" for outcome, n in told.counts.items() if n)
+    ended = f"{words[told.verdict]}: {counts}{took}."
+    if told.verdict == "failed":
+        return f"{ended} Do not rely on this package."
+    return f"{ended} Compare with what was published: package {told.sha256}, {told.published}"

@@ -19,10 +19,10 @@ from assay.core.config.settings import Params, PretrainedBase, ScratchBase
 from assay.core.storage.files import read_text
 from assay.core.storage.json import loads
 from assay.dataset.external import whole_of
-from assay.package.layout import ADAPTER, BASE
 from assay.policy.base.model_files import maps_code
 from assay.policy.base.words import ASSISTANT, CHAT_TEMPLATE, END, PAD, UNKNOWN, USER, Words
 from assay.stages.package import strangers_in
+from assay.stages.packing.layout import ADAPTER, BASE
 from assay.verify.checks import LookResult
 from assay.verify.unpacked import FIX, Unpacked
 

@@ -12,9 +12,9 @@ from assay.core.errors import RecordError
 from assay.core.evidence_files import folder_of, place_of
 from assay.core.storage.yaml import read_yaml
 from assay.dataset.external import whole_of
-from assay.package.layout import ADAPTER, BASE, OPENINGS
 from assay.pipeline.dvc_lock import SOURCE, folder_md5, md5
-from assay.stages.package.pages import BEFORE
+from assay.stages.packing.layout import ADAPTER, BASE, OPENINGS
+from assay.stages.packing.pages import BEFORE
 from assay.verify.checks import LookResult
 from assay.verify.unpacked import FIX, Unpacked
 

@@ -15,13 +15,13 @@ from assay.core.storage.files import read_bytes, read_text, sha256_bytes
 from assay.core.storage.json import json_text, read_record
 from assay.dataset.external import whole_of
 from assay.evidence.claim.openings import level_of, openings_of
-from assay.package.layout import OPENINGS, PARITY
-from assay.package.parity import Parity
-from assay.package.provenance import Sha256
 from assay.pipeline.heldout_ledger import HeldoutLedger, key_of
 from assay.pipeline.note_openings import opened_records, recipe_of
 from assay.pipeline.rival_files import BaseRivals, facts_of, file_of
 from assay.policy.base.pretrained import name_of
+from assay.stages.packing.layout import OPENINGS, PARITY
+from assay.stages.packing.parity import Parity
+from assay.stages.packing.provenance import Sha256
 from assay.tasks.protocol import reward_range
 from assay.tasks.rivals import BEST_OF_N, CONSTRAINED, FEW_SHOT, OF_THE_BASE, rivals_of
 from assay.verify.checks import LookResult

@@ -30,12 +30,12 @@ from assay.dataset.fingerprint import Fingerprint
 from assay.dataset.suite import Suite
 from assay.evaluation.few_shot import few_shot
 from assay.evidence.claim.plan import ClaimPlan
-from assay.package.layout import BASE, TOLD
 from assay.pipeline.inputs import secondary_file
 from assay.pipeline.project import Project
 from assay.pipeline.rival_files import BaseRival, BaseRivals, file_of
 from assay.policy.base.bpe import words_of
 from assay.policy.base.words import Words
+from assay.stages.packing.layout import BASE, TOLD
 from assay.stages.render_evidence.arms import AGAIN, CONTROL, suite_of
 from assay.stages.render_evidence.remembered import remembered
 from assay.statistics.report import Report, Reports

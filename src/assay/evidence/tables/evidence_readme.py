@@ -40,7 +40,7 @@ VERIFY: tuple[tuple[str, str], ...] = (
             "With Python and nothing else, by the verify.py of this repository, never by that of a package:"
             " whether all files are there, as listed, and no other:"
         ),
-        "python3 src/assay/package/verify.py dist/assay-package.tar",
+        "python3 src/assay/stages/packing/verify.py dist/assay-package.tar",
     ),
 )
 

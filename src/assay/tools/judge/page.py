@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 import pandas as pd
 
 from assay.core.counting import counted
-from assay.core.storage.json import digest
+from assay.core.storage.files import write_text
+from assay.core.storage.json import digest, write_json
 from assay.evidence.claim.aa_test import control_said
 from assay.evidence.claim.differences import measure_of_primary
 from assay.evidence.escape import one_line, visible
@@ -23,11 +25,18 @@ from assay.evidence.tables.claim_tables import measures_frame, readme_block, str
 from assay.tools.judge.gate import gate_block
 from assay.tools.judge.plan import PLANNED, planned_said
 from assay.tools.judge.rows import OTHER_ITEMS, JudgedRow, as_episodes
-from assay.tools.judge.sources import ArmRecord, Judgement
+from assay.tools.judge.sources import CLAIM, REPORT, SUMMARY, ArmRecord, Judgement
 from assay.tools.judge.verdict import NO_RIVALS, Judged
 
 ROWS = "before.csv and after.csv in the package"
 MOST_LISTED = 200_000  # rows of an arm; of more the page lists no items
+
+
+def write_pages(folder: Path, told: Judgement, judged: Judged) -> None:
+    """Write claim.json, report.html and summary.md."""
+    write_json(folder / CLAIM, judged.claim)
+    write_text(folder / REPORT, report_of(told, judged))
+    write_text(folder / SUMMARY, summary_of(told, judged))
 
 
 def report_of(told: Judgement, judged: Judged) -> str:

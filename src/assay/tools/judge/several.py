@@ -4,31 +4,20 @@ all."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from assay.core.console import say
 from assay.core.errors import ConfigError
 from assay.core.storage.files import write_text
 from assay.core.storage.tables import write_csv
 from assay.evidence.claim.claim import Claim
 from assay.evidence.escape import markdown_table
 from assay.evidence.formatting import difference_text, p_number
-from assay.tools.judge.command import (
-    NOT_EVALUABLE,
-    WHERE,
-    JudgeRequest,
-    as_planned,
-    called,
-    judge_arms,
-    keep_columns,
-    read_arms,
-    write_all,
-)
-from assay.tools.judge.gate import code_of, gate_of, write_junit
+from assay.tools.judge.command import WHERE, JudgeRequest, as_planned, called, judge_arms, read_arms
 from assay.tools.judge.reading import Arm
 from assay.tools.judge.rows import read_rows
-from assay.tools.judge.verdict import ALPHA, heading
+from assay.tools.judge.sources import Judgement
+from assay.tools.judge.verdict import ALPHA, Judged, heading
 
 TABLE = "compared"
 COLUMNS = (
@@ -47,14 +36,14 @@ COLUMNS = (
 )
 
 
-def judge_several(before: Path, afters: Sequence[Path], asked: JudgeRequest) -> int:
-    """Write a folder for each set of results, and compared.csv and compared.md over them.
-
-    Returns:
-        0, or 5 where any of them cannot be compared; with a plan the code that `code_of` says.
+def judge_several(
+    before: Path, afters: Sequence[Path], asked: JudgeRequest
+) -> Iterator[tuple[str, Judgement, dict[str, str], Judged]]:
+    """Yield of each set of results the name of its folder, what was judged, its rows as texts, and what came
+    of it.
 
     Raises:
-        AssayError: A file cannot be read, nothing can be written, or what was asked is not what was planned.
+        AssayError: A file cannot be read, or what was asked is not what was planned.
     """
     asked, plan = as_planned(asked)
     if plan is not None and plan.show == "no worse":
@@ -67,26 +56,9 @@ def judge_several(before: Path, afters: Sequence[Path], asked: JudgeRequest) -> 
     first = {key: _shown_at(judge_arms(_pair(arms, key, keys), asked, plan=plan)[2].claim) for key in keys}
     alpha = ALPHA if plan is None else plan.level
     levels = holm_levels({key: p for key, p in first.items() if p is not None}, alpha)
-    claims: dict[str, Claim] = {}
     for key in keys:
-        say(f"== {names[key]}")
         pair = _pair(arms, key, keys)
-        told, texts, judged = judge_arms(pair, asked, level=levels.get(key), compared=len(keys), plan=plan)
-        write_all(told, texts, judged, asked.out / names[key])
-        claims[names[key]] = judged.claim
-    gates = {} if plan is None else {name: gate_of(claim, plan) for name, claim in claims.items()}
-    _write(asked.out, claims, {name: gate.word for name, gate in gates.items()})
-    say(f"all: {asked.out / TABLE}.md")
-    keep_columns(asked)
-    if plan is not None:
-        if asked.junit is not None:
-            write_junit(asked.junit, claims, plan)
-        for name, gate in gates.items():
-            say(f"plan: {name}: {gate.word}: {gate.why}")
-        code = code_of(gate.code for gate in gates.values())
-        say(f"plan: exit code {code}")
-        return code
-    return NOT_EVALUABLE if any(claim.verdict == "NOT EVALUABLE" for claim in claims.values()) else 0
+        yield names[key], *judge_arms(pair, asked, level=levels.get(key), compared=len(keys), plan=plan)
 
 
 def _shown_at(claim: Claim) -> float | None:
@@ -152,7 +124,14 @@ def _names(called: Sequence[str]) -> list[str]:
     return found
 
 
-def _write(out: Path, claims: Mapping[str, Claim], words: Mapping[str, str]) -> None:
+def write_table(out: Path, claims: Mapping[str, Claim], words: Mapping[str, str]) -> None:
+    """Write compared.csv and compared.md over several claims.
+
+    Args:
+        out: The folder.
+        claims: By the name of the results.
+        words: What came of the plan, by the same names; none without a plan.
+    """
     cells, rows = [], []
     for name, claim in claims.items():
         gap, arms = claim.difference, [each.value if each else None for each in (claim.before, claim.after)]

@@ -18,6 +18,8 @@ from assay.tools.judge.lines import refuse
 from assay.tools.judge.plan import JudgePlan
 from assay.tools.judge.rows import no_strata
 
+# What is written of a judgement.
+CLAIM, REPORT, SUMMARY = MADE = ("claim.json", "report.html", "summary.md")
 Form = Literal[
     "table",
     "assay episodes",

@@ -10,8 +10,8 @@ from assay.core.counting import counted
 from assay.core.records import Episode
 from assay.dataset.suite import Suite
 from assay.evaluation.replay import graded_again
-from assay.package.layout import TOLD
-from assay.stages.package.pages import told_of
+from assay.stages.packing.layout import TOLD
+from assay.stages.packing.pages import told_of
 from assay.tasks.settings.own import OF_TEXT, OwnTask
 from assay.verify.checks import Check, LookResult, looked, unlooked
 from assay.verify.own_code import unseen_said

@@ -17,12 +17,12 @@ from assay.core.records import TRAINING_LOG_COLUMNS
 from assay.core.storage.files import write_bytes
 from assay.core.storage.json import read_record, write_jsonl
 from assay.core.storage.untrusted import listing
-from assay.package.layout import ADAPTER, BASE, CARD, PARITY, PROVENANCE, SUMS, VERIFIER
-from assay.package.parity import Parity
 from assay.pipeline.live_log import Tables
 from assay.pipeline.project import Project
 from assay.stages import fingerprint, render_evidence
 from assay.stages.package import holds_adapter, members_of
+from assay.stages.packing.layout import ADAPTER, BASE, CARD, PARITY, PROVENANCE, SUMS, VERIFIER
+from assay.stages.packing.parity import Parity
 from assay.training.log.history import History, component_row
 from assay.verify.checks import LOG, TRAINING_TABLES, Check, LookResult, looked
 from assay.verify.code import pins_of

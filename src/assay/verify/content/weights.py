@@ -19,8 +19,8 @@ from assay.core.errors import RecordError
 from assay.core.storage.files import read_bytes, read_text
 from assay.core.storage.json import loads, parse_strict
 from assay.dataset.external import ExternalFacts, whole_of
-from assay.package.layout import ADAPTER, ADAPTER_FILES, BASE, CODE_CARRIERS
 from assay.policy.digests import adapted_digest, digest_folder, listing_digest
+from assay.stages.packing.layout import ADAPTER, ADAPTER_FILES, BASE, CODE_CARRIERS
 from assay.verify.checks import LookResult
 from assay.verify.content.training import learning_rates
 from assay.verify.unpacked import FIX, Unpacked

@@ -13,32 +13,30 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import get_args
+from typing import Literal, get_args
 
-from assay.core.console import complain, progress, say
+from assay.core.console import complain, progress, quietly, say
 from assay.core.errors import PackageError
 from assay.core.garbage import uncollected
 from assay.core.provenance import packages
 from assay.core.storage.files import read_bytes, read_text
 from assay.core.storage.json import json_text, loads, write_json
-from assay.package import verify as plain
-from assay.package.archive import check_names, unpack
-from assay.package.layout import NAME
-from assay.tools.judge.packing import RECORD, check_judgement, holds_judgement
-from assay.tools.publish.sign import available, signature_check
-from assay.tools.published import NOTHING, published_said
+from assay.package.judgements import RECORD, check_judgement, holds_judgement
+from assay.package.publish.sign import available, signature_check
+from assay.package.published import NOTHING, published_said
+from assay.stages.packing import verify as plain
+from assay.stages.packing.archive import check_names, unpack
+from assay.stages.packing.layout import NAME
 from assay.verify.checks import (
     CODES,
+    MEANING,
     Check,
     Level,
     LookResult,
     Outcome,
-    Verdict,
     Verification,
     error_said,
-    left_open,
     looked,
-    shows_origin,
     unlooked,
     verdict_of,
 )
@@ -47,17 +45,6 @@ from assay.verify.code import PINS
 RECIPE, SHARED = "recipe.json", "shared"  # of a package of seeds: its numbers, and what all runs share
 _LEVELS: tuple[Level, ...] = ("V1", "V2", "V3")
 FIX = "name a package: dist/assay-package.tar, its .tar.gz, or the folder it was unpacked into"
-MEANING: dict[Level, str] = {
-    "V0": "files",
-    "V1": "numbers",
-    "V2": "grading",
-    "V3": "consistency",
-    "V4": "play again",
-    "V5": "train again",
-}
-HOLDS = "its numbers follow from its raw results"
-NO_ORIGIN = "ORIGIN NOT SHOWN"
-ANYBODY = "whoever wrote those can have written all of it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +73,49 @@ class VerifyRequest:
     task_code: Path | None = None
 
 
+def verify(
+    path: str | Path,
+    sha256: str | Path | None = None,
+    level: Literal["V3", "V4", "V5"] = "V3",
+    *,
+    batches: int = 1,
+    other_code: bool = False,
+    base: str | Path | None = None,
+    policy: str | Path | None = None,
+    task_code: str | Path | None = None,
+) -> Verification:
+    """Return what a package says again of itself: `.passed`, `.verdict`, `.checks`; `print` shows all of it.
+
+    Args:
+        path: A .tar, a .tar.gz or an unpacked folder, of a run, of seeds or of a judgement.
+        sha256: Of the package, as its maker published it, or a file that begins with it.
+        level: The last one: V3 looks at files, numbers, grades and consistency, V4 also plays again, V5 also
+            trains again.
+        batches: How many of each file V4 plays again.
+        other_code: Whether another version of assay may have made it; what that worded otherwise is not
+            checked.
+        base: Folder of a pretrained base, which no package holds.
+        policy: Folder of a whole model that was brought, which no package holds.
+        task_code: Your own copy of the folder of a task that was brought along: it is run.
+
+    Raises:
+        PackageError: There is no such file or folder, or the folder is no package.
+    """
+    if level not in ("V3", "V4", "V5"):
+        raise PackageError("V3, V4 or V5", found=repr(level), where="verify, level", fix='level="V3"')
+    asked = VerifyRequest(
+        sha256=None if sha256 is None else str(sha256),
+        other_code=other_code,
+        regenerate=None if level == "V3" else batches,
+        retrain=level == "V5",
+        base=None if base is None else Path(base),
+        policy=None if policy is None else Path(policy),
+        task_code=None if task_code is None else Path(task_code),
+    )
+    with quietly():
+        return check_package(Path(path), asked)
+
+
 def run(package: Path, asked: VerifyRequest, out: Path | None) -> int:
     """Print what came of a package, then every check, then what to compare; return the exit code of `CODES`.
 
@@ -93,6 +123,22 @@ def run(package: Path, asked: VerifyRequest, out: Path | None) -> int:
         package: A .tar, a .tar.gz or an unpacked folder.
         asked: Which checks, against what.
         out: Where to write verify.json; None: nowhere.
+
+    Raises:
+        PackageError: As of `check_package`.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was unpacked is removed
+    begun = time.monotonic()
+    told = check_package(package, asked)
+    if out is not None:
+        write_json(out, told)
+    for line in told.lines(time.monotonic() - begun):
+        say(line)
+    return CODES[told.verdict]
+
+
+def check_package(package: Path, asked: VerifyRequest) -> Verification:
+    """Return what all checks of a package say, those that were asked for.
 
     Raises:
         PackageError: There is no such file or folder, the folder is no package, or a signature cannot be
@@ -112,19 +158,10 @@ def run(package: Path, asked: VerifyRequest, out: Path | None) -> int:
             read_bytes(path, fix="name a file that is there and can be read")
         available()  # what was asked for and cannot be done must not read like a check that passed
     asked = replace(asked, sha256=_published_sha256(asked.sha256))
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was unpacked is removed
-    begun = time.monotonic()
     complain("verify: V0 to V3 ...")  # what came of it is the first line, so none is written before the end
     result, published = _files(package, asked), list[str]()
     found = list(verified(package, result, asked, published))
-    told = verification(package, result.sha256, found, *published)
-    if out is not None:
-        write_json(out, told)
-    say(_headline(told))
-    for check in found:
-        say(f"{check.level}  {check.outcome:<11}  {check.name}: {check.found}")
-    say(_summary(told, time.monotonic() - begun))
-    return CODES[told.verdict]
+    return verification(package, result.sha256, found, *published)
 
 
 def verification(
@@ -197,7 +234,7 @@ def verified(
             published.append(published_said(root, judged=judged))
         with uncollected():
             if sound and holds_seeds(root):
-                from assay.tools.recipe.check_seeds import check_seeds
+                from assay.package.recipe.check_seeds import check_seeds
 
                 yield from check_seeds(
                     root,
@@ -249,7 +286,7 @@ def _bill_beside(package: Path) -> Path:
 
 def _software(bill: Path, root: Path, identity: str | None) -> LookResult:
     """Compare the bill of materials beside an archive with the archive and its pins."""
-    from assay.package.sbom import installed_here, sbom_faults
+    from assay.stages.packing.sbom import installed_here, sbom_faults
 
     text = read_text(bill, fix=FIX)
     told, pins = loads(text, where=bill.name, fix=FIX), read_text(root / PINS, fix=FIX)
@@ -327,42 +364,3 @@ def _unasked(asked: VerifyRequest) -> Outcome:
     """Return what V4 or V5 of a package without a model is: nothing that is missed, or what was asked for and
     cannot be."""
     return "not shown" if asked.regenerate is None and not asked.retrain else "not checked"
-
-
-def _headline(told: Verification) -> str:
-    """Return the first line: what was shown, and what was not."""
-    known = "it is the package that was published"
-    origin = known if shows_origin(told.checks) else f"{NO_ORIGIN}: {ANYBODY}"
-    if told.verdict == "failed":
-        failed = [check.name for check in told.checks if check.outcome == "failed"]
-        return f"FAILED: {', '.join(failed) or 'nothing could be looked at'}. Do not rely on this package."
-    if told.verdict == "not checked":
-        return f"NOT CHECKED: {', '.join(left_open(told.checks))}. Of the rest {HOLDS}; {origin}."
-    if told.verdict == "passed":
-        return f"PASSED: {origin}, and {HOLDS}.{_beyond(told.checks)}"
-    return f"HOLDS TOGETHER, {NO_ORIGIN}: {HOLDS}, and {ANYBODY}.{_beyond(told.checks)}"
-
-
-def _beyond(checks: Sequence[Check]) -> str:
-    """Return what nobody looked at, or nothing in such a package can show."""
-    unasked = {check.level for check in checks if check.outcome == "not asked"}
-    said = ["the model writes these completions (V4)"] if "V4" in unasked else []
-    said += ["this training took place (V5)"] if "V5" in unasked else []
-    unshown = [check.name for check in checks if check.outcome == "not shown"]
-    looked = f" Nobody looked whether {' and '.join(said)}." if said else ""
-    return f"{looked} No package of this kind can show: {', '.join(unshown)}." if unshown else looked
-
-
-def _summary(told: Verification, seconds: float) -> str:
-    """Return the last line: counts, and what a reader compares with what was published."""
-    words: dict[Verdict, str] = {
-        "passed": "PASSED",
-        "origin not shown": f"HOLDS TOGETHER, {NO_ORIGIN}",
-        "not checked": "NOT CHECKED IN FULL",
-        "failed": "FAILED",
-    }
-    counts = ", ".join(f"{n} {outcome}" for outcome, n in told.counts.items() if n)
-    ended = f"{words[told.verdict]}: {counts} ({seconds:.1f} s)."
-    if told.verdict == "failed":
-        return f"{ended} Do not rely on this package."
-    return f"{ended} Compare with what was published: package {told.sha256}, {told.published}"

@@ -15,9 +15,9 @@ from assay.core.provenance import WANDB_QUIET
 from assay.core.storage.files import write_text
 from assay.core.storage.json import read_record
 from assay.evidence.claim.claim import Claim
-from assay.package import verify as plain
-from assay.package.layout import NAME, SUMS
-from assay.tools.publish.push import CLAIM, open_checked
+from assay.package.publish.push import CLAIM, open_checked
+from assay.stages.packing import verify as plain
+from assay.stages.packing.layout import NAME, SUMS
 
 INSTALL = (
     "./run python -m pip install --require-hashes --no-deps --no-build-isolation -r requirements/wandb.txt"

@@ -18,8 +18,8 @@ from typing import Any
 from assay.core.console import say
 from assay.core.errors import PackageError
 from assay.core.storage.files import read_bytes, write_bytes
-from assay.package.archive import unpack
-from assay.package.layout import NAME
+from assay.stages.packing.archive import unpack
+from assay.stages.packing.layout import NAME
 from assay.verify.checks import Check, LookResult, error_said, looked
 
 INSTALL = (

@@ -16,13 +16,13 @@ from assay.core.counting import counted
 from assay.core.errors import PackageError
 from assay.core.evidence_files import place_of
 from assay.core.storage.files import read_bytes
-from assay.package import verify as plain
-from assay.package.archive import unpack
-from assay.package.secrets.known import known_secrets, this_machine
-from assay.package.secrets.search import cleared
+from assay.package.checking import VerifyRequest, verified
 from assay.pipeline.project import Project
+from assay.stages.packing import verify as plain
+from assay.stages.packing.archive import unpack
+from assay.stages.packing.secrets.known import known_secrets, this_machine
+from assay.stages.packing.secrets.search import cleared
 from assay.stages.render_evidence.at_hand import claim_at_hand
-from assay.tools.verify import VerifyRequest, verified
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -215,7 +215,7 @@ def send(
     say(f"{len(files)} files are at {there}, with the digests they have here")
     say(f"to check it there: hf download {repo_id} --revision {done.oid} --local-dir DIR, then")
     allowed = "--allow .gitattributes --allow .cache"
-    say(f"python src/assay/package/verify.py DIR {allowed} --sha256 {checked.identity}")
+    say(f"python src/assay/stages/packing/verify.py DIR {allowed} --sha256 {checked.identity}")
 
 
 def name_some(told: list[str]) -> str:

@@ -27,14 +27,14 @@ from assay.evidence.recipe.records import SeedRun, SeedsTogether, record_failed
 from assay.evidence.recipe.runs import mark
 from assay.evidence.recipe.tables import bases_frame, runs_frame
 from assay.evidence.recipe.verdict import describe_too_few
+from assay.package.recipe import recipe_file
+from assay.package.recipe.check_seeds import pack_seeds
+from assay.package.recipe.compare import LOCK
+from assay.package.recipe.recipe_file import FILE, LAST, NOT_EVALUABLE, describe, read_stages
 from assay.pipeline.heldout_ledger import LEDGER, NAME, NOTHING, copy_id, memory, merged, openings
 from assay.pipeline.note_openings import adopt
 from assay.pipeline.project import Project
 from assay.statistics.seeds_and_items import fewest_runs
-from assay.tools.recipe import recipe_file
-from assay.tools.recipe.check_seeds import pack_seeds
-from assay.tools.recipe.compare import LOCK
-from assay.tools.recipe.recipe_file import FILE, LAST, NOT_EVALUABLE, describe, read_stages
 
 SHARED = ("fingerprint", "base", "pre_eval")  # what all seeds have in common
 MOST = 100

@@ -7,25 +7,24 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from assay.core.counting import counted
-from assay.core.storage.files import read_bytes, read_text, sha256_bytes, write_bytes, write_text
-from assay.core.storage.json import digest, dumps, read_record, write_json
-from assay.package import verify as plain
-from assay.package.archive import sealed, sha256_of, write_tar
-from assay.package.layout import CARD, PROVENANCE, SUMS, VERIFIER
-from assay.package.secrets.search import cleared
-from assay.package.verify import FORMAT
+from assay.core.storage.files import read_bytes, read_text, sha256_bytes, write_bytes
+from assay.core.storage.json import digest, dumps, read_record
+from assay.stages.packing import verify as plain
+from assay.stages.packing.archive import sealed, sha256_of, write_tar
+from assay.stages.packing.layout import CARD, PROVENANCE, SUMS, VERIFIER
+from assay.stages.packing.secrets.search import cleared
+from assay.stages.packing.verify import FORMAT
 from assay.tools.judge.plan import FILE as PLAN
 from assay.tools.judge.plan import PLANNED, plan_text, planned_said, read_plan
 from assay.tools.judge.rows import JudgedRow, read_rows, rows_text
-from assay.tools.judge.sources import ArmRecord, Judgement, SourceFile
+from assay.tools.judge.sources import MADE, REPORT, SUMMARY, ArmRecord, Judgement, SourceFile
 from assay.tools.judge.verdict import Judged, heading, judge, version_here
 from assay.verify.checks import REMEDY, Check, LookResult, looked, unlooked
 from assay.verify.compared import compare
 
-RECORD, CLAIM, REPORT, SUMMARY = "judged.json", "claim.json", "report.html", "summary.md"
+RECORD = "judged.json"
 FIX = "get the package again from where it was published"
 PACKAGE = "assay-package.tar"
-MADE = (CLAIM, REPORT, SUMMARY)
 
 
 def rows_name(arm: str) -> str:
@@ -43,16 +42,7 @@ def arm_names(told: Judgement) -> dict[str, str]:
     return {"before": rows_name("before"), "after": rows_name("after"), **rivals}
 
 
-def write_pages(folder: Path, told: Judgement, judged: Judged) -> None:
-    """Write claim.json, report.html and summary.md."""
-    from assay.tools.judge.page import report_of, summary_of  # pandas and matplotlib, which take a second
-
-    write_json(folder / CLAIM, judged.claim)
-    write_text(folder / REPORT, report_of(told, judged))
-    write_text(folder / SUMMARY, summary_of(told, judged))
-
-
-def pack(path: Path, folder: Path, told: Judgement, rows: Mapping[str, str], judged: Judged) -> str:
+def pack_judgement(path: Path, folder: Path, told: Judgement, rows: Mapping[str, str], judged: Judged) -> str:
     """Write the package; return its identity.
 
     Args:
@@ -73,7 +63,8 @@ def pack(path: Path, folder: Path, told: Judgement, rows: Mapping[str, str], jud
 def members_of(
     folder: Path, told: Judgement, rows: Mapping[str, str], judged: Judged
 ) -> dict[str, bytes | Path]:
-    """Return every file of the package by name, but for the list of them; arguments as of `pack`."""
+    """Return every file of the package by name, but for the list of them; arguments as of
+    `pack_judgement`."""
     members: dict[str, bytes | Path] = {name: folder / name for name in MADE}
     members |= {place: rows[arm].encode() for arm, place in arm_names(told).items()}
     members[RECORD] = f"{dumps(told)}\n".encode()
@@ -178,6 +169,8 @@ def check_judgement(package: Path, work: Path, *, other_code: bool = False) -> I
             wrong += _otherwise(arm, place, records[arm], arms[arm])
         if wrong:
             return LookResult("", wrong)
+        from assay.tools.judge.page import write_pages  # pandas and matplotlib, which take a second
+
         judged = judge(told[0], arms)
         write_pages(work, told[0], judged)
         made = members_of(work, told[0], texts, judged)

@@ -20,9 +20,9 @@ from pydantic import Field
 from assay.core.config.settings import Waiver
 from assay.core.errors import PackageError
 from assay.core.records import Record
-from assay.package.archive import open_plain
-from assay.package.secrets.detectors import provider_tokens
-from assay.package.secrets.encodings import (
+from assay.stages.packing.archive import open_plain
+from assay.stages.packing.secrets.detectors import provider_tokens
+from assay.stages.packing.secrets.encodings import (
     CUT,
     ROT13,
     View,
@@ -32,9 +32,9 @@ from assay.package.secrets.encodings import (
     spellings,
     unpacked,
 )
-from assay.package.secrets.known import KnownSecret
-from assay.package.secrets.patterns import tokens
-from assay.package.secrets.values import is_drawn
+from assay.stages.packing.secrets.known import KnownSecret
+from assay.stages.packing.secrets.patterns import tokens
+from assay.stages.packing.secrets.values import is_drawn
 
 WINDOW, OVERLAP, BEFORE = (1 << 20, 1 << 14, 1 << 9)  # bytes: a window's own, seen behind, and before
 _SHOWN = 10

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from itertools import chain, takewhile
 from typing import NamedTuple
 
-from assay.package.secrets.detectors import provider_tokens
-from assay.package.secrets.values import Hit, entropy, is_drawn, is_example, is_gap, looks_random
+from assay.stages.packing.secrets.detectors import provider_tokens
+from assay.stages.packing.secrets.values import Hit, entropy, is_drawn, is_example, is_gap, looks_random
 
 _CODE, _CALL = re.compile(rb"[()\[\]{}]"), re.compile(rb"[{}]|^[\w.]*[(\[]")
 _NAME = re.compile(rb"[A-Za-z_]\w*(?:[.\-/][A-Za-z_]\w*)*[.,;:]?")  # a variable, an attribute, a path

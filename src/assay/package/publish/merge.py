@@ -9,9 +9,9 @@ from pathlib import Path
 from assay.core.console import say
 from assay.core.errors import PackageError
 from assay.core.storage.json import write_json
-from assay.package.parity import MergeComparison, Parity
 from assay.pipeline.project import Project
-from assay.stages.package.merged import ADAPTER, merge_into
+from assay.stages.packing.merged import ADAPTER, merge_into
+from assay.stages.packing.parity import MergeComparison, Parity
 
 RECORD = "parity.json"
 

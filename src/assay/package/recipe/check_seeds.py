@@ -32,18 +32,18 @@ from assay.evidence.claim.claim import Claim
 from assay.evidence.figures.drawing import render
 from assay.evidence.figures.gallery import of_seeds_of
 from assay.evidence.recipe.records import Recipes, SeedsTogether
-from assay.package.archive import sealed, sha256_of, write_gz, write_tar
-from assay.package.layout import BASE, PROVENANCE, SUMS, TOLD, files_of
-from assay.package.verify import FORMAT
+from assay.package.checking import RECIPE, SHARED
+from assay.package.recipe import recipe_file
+from assay.package.recipe.compare import LOCK, SETTINGS
 from assay.pipeline.dvc_lock import SOURCE, code_in, md5, md5_at
 from assay.pipeline.project import Project
 from assay.stages import fingerprint
-from assay.stages.package.pages import told_of
+from assay.stages.packing.archive import sealed, sha256_of, write_gz, write_tar
+from assay.stages.packing.layout import BASE, PROVENANCE, SUMS, TOLD, files_of
+from assay.stages.packing.pages import told_of
+from assay.stages.packing.verify import FORMAT
 from assay.stages.render_evidence.ahead import end_when_orphaned
 from assay.stages.render_evidence.claim_at import claim_at
-from assay.tools.recipe import recipe_file
-from assay.tools.recipe.compare import LOCK, SETTINGS
-from assay.tools.verify import RECIPE, SHARED
 from assay.verify.checks import Check, LookResult, looked, unlooked
 from assay.verify.code import md5_here
 from assay.verify.compared import compare
@@ -81,20 +81,8 @@ def pack_seeds(root: Path, found: SeedsTogether, copies: Sequence[Path]) -> Path
         PackageError: A file of a run is missing.
         OSError: It cannot be written; an older archive stays.
     """
-    runs = {copy.name: packed_of(copy) for copy in copies}
-    figures = {f"{found.task}.{kind}": content for kind, content in draw_seeds(found, copies[0]).items()}
-    members: dict[str, bytes | Path] = {**figures, RECIPE: recipe_bytes(found)}
-    for name in sorted({name for files in runs.values() for name in files}):
-        places = [files.get(name) for files in runs.values()]
-        same = None not in places and len({sha256_of(place) for place in places if place}) == 1
-        for run, files in list(runs.items())[: 1 if same else None]:
-            if name in files:
-                members[f"{SHARED if same else run}/{name}"] = files[name]
-    members[PROVENANCE] = provenance_bytes(found.task, members)
-    packed = root / HOME / f"{found.task}.tar.gz"
-    with tempfile.TemporaryDirectory(prefix="assay-seeds-") as scratch:
-        write_tar(Path(scratch, "seeds.tar"), sealed(members))
-        write_gz(packed, Path(scratch, "seeds.tar"))
+    packed, figures = root / HOME / f"{found.task}.tar.gz", draw_seeds(found, copies[0])
+    write_seeds(packed, found, copies, figures)
     for name, drawing in figures.items():
         write_bytes(packed.with_name(name), drawing)
     content = read_bytes(packed, fix=FIX)
@@ -109,6 +97,37 @@ def pack_seeds(root: Path, found: SeedsTogether, copies: Sequence[Path]) -> Path
     lines = [f"{'- ' if name == 'md5' else '  '}{name}: {value}" for name, value in tracked.items()]
     write_text(packed.with_name(f"{packed.name}.dvc"), "\n".join(["outs:", *lines, ""]))
     return packed
+
+
+def write_seeds(
+    path: Path, found: SeedsTogether, copies: Sequence[Path], figures: Mapping[str, bytes] | None = None
+) -> str:
+    """Write the package of finished runs as .tar.gz; return its identity.
+
+    Args:
+        path: The archive.
+        found: What the runs say together.
+        copies: Their folders, each with a name of its own.
+        figures: The figure of every seed by its file, where it is drawn already.
+
+    Raises:
+        PackageError: A file of a run is missing.
+        OSError: It cannot be written; an older archive stays.
+    """
+    runs = {copy.name: packed_of(copy) for copy in copies}
+    drawn = draw_seeds(found, copies[0]) if figures is None else figures
+    members: dict[str, bytes | Path] = {**drawn, RECIPE: recipe_bytes(found)}
+    for name in sorted({name for files in runs.values() for name in files}):
+        places = [files.get(name) for files in runs.values()]
+        same = None not in places and len({sha256_of(place) for place in places if place}) == 1
+        for run, files in list(runs.items())[: 1 if same else None]:
+            if name in files:
+                members[f"{SHARED if same else run}/{name}"] = files[name]
+    members[PROVENANCE] = provenance_bytes(found.task, members)
+    with tempfile.TemporaryDirectory(prefix="assay-seeds-") as scratch:
+        identity = write_tar(Path(scratch, "seeds.tar"), sealed(members))
+        write_gz(path, Path(scratch, "seeds.tar"))
+    return identity
 
 
 def packed_of(copy: Path) -> dict[str, bytes | Path]:
@@ -178,8 +197,9 @@ def older_provenance(task: str) -> bytes:
 
 
 def draw_seeds(found: SeedsTogether, copy: Path) -> dict[str, bytes]:
-    """Return the figure of every seed by its format; which measure is primary, the settings of a run say."""
-    return render(of_seeds_of(found, Project.open(copy).params.claim.primary).figure)
+    """Return the figure of every seed by its file; which measure is primary, the settings of a run say."""
+    drawn = render(of_seeds_of(found, Project.open(copy).params.claim.primary).figure)
+    return {f"{found.task}.{kind}": content for kind, content in drawn.items()}
 
 
 def check_seeds(
@@ -443,7 +463,7 @@ def _figure_again(
 ) -> LookResult:
     """Draw the figure of every seed again, from the numbers that were made again."""
     (found,) = read_record(again / RECIPE, Recipes, fix=FIX).recipes.values()
-    drawn = {f"{told.task}.{kind}": content for kind, content in draw_seeds(found, copy).items()}
+    drawn = draw_seeds(found, copy)
     for name, content in drawn.items():
         write_bytes(again / name, content)
     seen = compare(package, again, drawn, said="the gain of every seed, drawn again")

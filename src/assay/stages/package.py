@@ -18,9 +18,12 @@ from assay.core.storage.json import dumps, write_json
 from assay.core.storage.locks import hold
 from assay.core.storage.yaml import read_yaml, yaml_text
 from assay.dataset.external import WholeFacts, read_training, whole_of
-from assay.package import verify
-from assay.package.archive import sealed, write_gz, write_tar
-from assay.package.layout import (
+from assay.pipeline.dvc_lock import SOURCE, lock_text, refuse_others
+from assay.pipeline.project import Project
+from assay.policy.base.pretrained import locate
+from assay.stages.packing import verify
+from assay.stages.packing.archive import sealed, write_gz, write_tar
+from assay.stages.packing.layout import (
     ADAPTER,
     LOCK,
     NAME,
@@ -34,16 +37,13 @@ from assay.package.layout import (
     files_of,
     strangers,
 )
-from assay.package.parity import Parity
-from assay.package.sbom import SBOM, installed_here, sbom
-from assay.package.secrets.known import known_secrets, this_machine
-from assay.package.secrets.search import cleared
-from assay.package.verify import check
-from assay.pipeline.dvc_lock import SOURCE, lock_text, refuse_others
-from assay.pipeline.project import Project
-from assay.policy.base.pretrained import locate
-from assay.stages.package.merged import parity_of
-from assay.stages.package.pages import BEFORE, documents, ledger_of, observed_provenance, told_of
+from assay.stages.packing.merged import parity_of
+from assay.stages.packing.pages import BEFORE, documents, ledger_of, observed_provenance, told_of
+from assay.stages.packing.parity import Parity
+from assay.stages.packing.sbom import SBOM, installed_here, sbom
+from assay.stages.packing.secrets.known import known_secrets, this_machine
+from assay.stages.packing.secrets.search import cleared
+from assay.stages.packing.verify import check
 from assay.stages.render_evidence.at_hand import claim_at_hand
 
 READS = (
@@ -63,9 +63,9 @@ WRITES = ("dist",)
 PARAMS = "params.yaml"
 
 
-def run(project: Project) -> None:
+def run(project: Project) -> str:
     """Write dist/: the archive, its gzip, its sha256, the software it was made with; and beside other clocks
-    what was packaged.
+    what was packaged. Return the identity of the package.
 
     Raises:
         NoVerdictYet: The claim that stands is about other settings or data than those at hand.
@@ -74,10 +74,15 @@ def run(project: Project) -> None:
             stays as it was.
     """
     with hold(project.root / ".dist.lock"):
-        _package(project)
+        return _package(project)
 
 
-def _package(project: Project) -> None:
+def archive_of(root: Path) -> Path:
+    """Return where the package of a project lies."""
+    return root / f"dist/{NAME}.tar"
+
+
+def _package(project: Project) -> str:
     began = now()
     claim_at_hand(project)
     parity = None
@@ -112,11 +117,12 @@ def _package(project: Project) -> None:
         shutil.rmtree(fresh, ignore_errors=True)
     provenance = observed_provenance(project, identity, members, began=began, ended=now())
     write_json(project.observed(PROVENANCE), provenance)
-    archive = project.root / f"dist/{NAME}.tar"
+    archive = archive_of(project.root)
     shown = archive.relative_to(Path.cwd()) if archive.is_relative_to(Path.cwd()) else archive
     say(f"{shown}: {len(members)} files, {size / 1e6:.1f} MB, sha256 {identity}")
     published = shlex.quote(str(shown.with_suffix(".sha256")))
     say(f"to check it: ./run assay verify {shlex.quote(str(shown))} --sha256 {published}")
+    return identity
 
 
 def members_of(project: Project, parity: Parity | None) -> Mapping[str, bytes | Path]:
@@ -148,9 +154,7 @@ def members_of(project: Project, parity: Parity | None) -> Mapping[str, bytes | 
     members |= {} if told is None else {TOLD: told}
     whole = members | documents(project, members)
     if odd := [*strangers_in(project, whole), *active_in(params.dataset.root, whole)]:
-        fix = (
-            "move it out of the folder, or write it as plain text; package/layout.py lists what there may be"
-        )
+        fix = "move it out of the folder, or write it as plain text (stages/packing/layout.py has a list)"
         raise PackageError(
             "files that have a place in a package", found=odd[0], where=f"{len(odd)} of the run", fix=fix
         )

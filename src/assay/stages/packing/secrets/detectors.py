@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from kingfisher_sdk import Rules, Scanner
 
-from assay.package.secrets.values import Hit, is_example
+from assay.stages.packing.secrets.values import Hit, is_example
 
 _NAME = re.compile(r"(?:betterleaks\.|veles\.secrets/)?(.+?)(?:\.\d+)?")
 # Rules for what goes beside a secret and says where it is used.

@@ -24,8 +24,8 @@ from typing import Any
 from assay.core.errors import PackageError
 from assay.core.storage.files import ASIDE, aside, sha256_bytes, written_whole
 from assay.dataset.verified import sums_text
-from assay.package.layout import NAME, SUMS
-from assay.package.verify import AGAIN, PIECE, Result, check, header, objection
+from assay.stages.packing.layout import NAME, SUMS
+from assay.stages.packing.verify import AGAIN, PIECE, Result, check, header, objection
 
 GZIP_LEVEL = 6
 DEPTH = 16  # folders and file name together

@@ -29,7 +29,7 @@ from typing import IO
 from urllib.parse import quote_plus, unquote_to_bytes
 
 from assay.core.errors import PackageError
-from assay.package.secrets.values import is_drawn
+from assay.stages.packing.secrets.values import is_drawn
 
 SHORTEST_RUN = 16  # characters of base64; 12 bytes
 SHORTEST_HEX = 12  # 6 bytes

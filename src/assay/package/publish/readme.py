@@ -12,10 +12,10 @@ from assay.core.errors import RecordError
 from assay.core.evidence_files import place_of
 from assay.core.storage.files import read_text, write_text
 from assay.evidence.recipe.tables import seeds_block
+from assay.package.recipe.recipe_file import digest_last_code, read_recipes
 from assay.pipeline.project import Project
 from assay.stages.render_evidence.at_hand import claim_at_hand
 from assay.tasks.catalogue import tasks_with_data
-from assay.tools.recipe.recipe_file import digest_last_code, read_recipes
 
 CLI = "docs/cli.md"
 TASKS = tasks_with_data()

@@ -21,8 +21,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from assay.package.secrets.patterns import secret_name, tokens
-from assay.package.secrets.values import looks_random
+from assay.stages.packing.secrets.patterns import secret_name, tokens
+from assay.stages.packing.secrets.values import looks_random
 
 LONGEST = 4096  # characters of a value that are looked for
 # Names that machines and images come with. They say nothing of anybody, and stand in many a text.

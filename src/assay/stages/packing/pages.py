@@ -20,10 +20,17 @@ from assay.evaluation.replay import play_baseline
 from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.what_was_run import BaseFacts
 from assay.evidence.tables.claim_tables import BeforeAfter
-from assay.package.archive import sha256_of
-from assay.package.card import CardNumbers, model_card
-from assay.package.layout import BASE, CARD, LOCK, NAME, PROVENANCE, SUMS
-from assay.package.provenance import (
+from assay.pipeline.dvc_lock import code_in
+from assay.pipeline.heldout_ledger import NOTHING, HeldoutLedger, HeldoutOpening, merged, openings
+from assay.pipeline.inputs import code_of, read_fingerprint
+from assay.pipeline.note_openings import BASE_STAGE, TRAINED_STAGE
+from assay.pipeline.project import Project
+from assay.pipeline.rival_files import suite_for
+from assay.policy.base.bpe import words_of
+from assay.stages.packing.archive import sha256_of
+from assay.stages.packing.card import CardNumbers, model_card
+from assay.stages.packing.layout import BASE, CARD, LOCK, NAME, PROVENANCE, SUMS
+from assay.stages.packing.provenance import (
     GitState,
     MadeFrom,
     Packaged,
@@ -33,13 +40,6 @@ from assay.package.provenance import (
     Witnessed,
     trained_of,
 )
-from assay.pipeline.dvc_lock import code_in
-from assay.pipeline.heldout_ledger import NOTHING, HeldoutLedger, HeldoutOpening, merged, openings
-from assay.pipeline.inputs import code_of, read_fingerprint
-from assay.pipeline.note_openings import BASE_STAGE, TRAINED_STAGE
-from assay.pipeline.project import Project
-from assay.pipeline.rival_files import suite_for
-from assay.policy.base.bpe import words_of
 from assay.stages.render_evidence.limits import limits
 from assay.statistics.report import Reports
 from assay.tasks.own.recorded import Recorded, Recorder

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
-from assay.core.errors import AssayError
+from assay.core.config.composition import selected
+from assay.core.errors import AssayError, ConfigError
 from assay.core.evidence_files import RESULTS, place_of
 from assay.core.records import Episode, TrainFacts
 from assay.core.storage.files import read_bytes, read_text, sha256_bytes
@@ -26,8 +27,7 @@ from assay.evidence.recipe.records import (
     record_finished,
 )
 from assay.evidence.recipe.tables import compare_runs
-from assay.statistics.report import Reports
-from assay.tools.recipe.compare import (
+from assay.package.recipe.compare import (
     APART,
     LOCK,
     SETTINGS,
@@ -36,6 +36,8 @@ from assay.tools.recipe.compare import (
     read_lock,
     read_run,
 )
+from assay.pipeline.project import Project
+from assay.statistics.report import Reports
 
 FILE = f"{RESULTS}/recipe.json"
 NOT_EVALUABLE = "NOT EVALUABLE"
@@ -163,6 +165,29 @@ def combine_seeds(
         bases=tuple(bases),
         recipe=claim,
         notes=tuple(notes),
+    )
+
+
+def read_together(copies: Sequence[Path]) -> SeedsTogether:
+    """Return what finished runs of one recipe, a training seed each, say together.
+
+    Raises:
+        ConfigError: There are none, or two with one name.
+        AssayError: One is not finished, or cannot be read.
+    """
+    names = [copy.name for copy in copies]
+    if not copies or len({*names}) != len(names):
+        found = ", ".join(names) or "none"
+        fix = 'pack([".scratch/seeds/a-seed0", ".scratch/seeds/a-seed1"], …)'
+        raise ConfigError("folders of runs, each with a name of its own", found=found, where="pack", fix=fix)
+    params = Project.open(copies[0]).params
+    return combine_seeds(
+        PurePath(params.dataset.root).name,
+        selected(copies[0]).grpo,
+        copies,
+        [read_seed(copy) for copy in copies],
+        (),
+        one_sided=params.claim.sided == "one-sided",
     )
 
 

@@ -13,9 +13,9 @@ from assay.core.records import Split
 from assay.core.storage.files import write_folder
 from assay.dataset.external import read_training
 from assay.dataset.suite import choose
-from assay.package.parity import MergeComparison, Parity, Side
 from assay.pipeline.inputs import decoding_of
 from assay.pipeline.project import Project
+from assay.stages.packing.parity import MergeComparison, Parity, Side
 
 if TYPE_CHECKING:
     from assay.policy.base.adapter_files import Weights

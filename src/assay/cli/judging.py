@@ -1,0 +1,115 @@
+"""`assay judge`: from results that were made elsewhere to a verdict, a report and a package."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from assay.core.console import say
+from assay.core.errors import ConfigError
+from assay.core.garbage import uncollected
+from assay.core.storage.files import write_text
+from assay.evidence.claim.claim import Claim
+from assay.package.judgements import PACKAGE, pack_judgement
+from assay.tools.columns import OPTION, Columns
+from assay.tools.judge.command import WHERE, JudgeRequest, judge_files
+from assay.tools.judge.gate import code_of, gate_of, write_junit
+from assay.tools.judge.lines import refuse
+from assay.tools.judge.page import counts_said, write_pages
+from assay.tools.judge.rows import JudgedRow
+from assay.tools.judge.several import TABLE, judge_several, write_table
+from assay.tools.judge.sources import ArmRecord, Judgement
+from assay.tools.judge.verdict import Judged, heading
+
+NOT_EVALUABLE = 5  # exit code
+NAMED = "columns.yaml"
+
+
+def run(before: Path, afters: Sequence[Path], asked: JudgeRequest) -> int:
+    """Write report.html, claim.json, summary.md and assay-package.tar; say the verdict.
+
+    Of several `afters` each is compared with `before` in a folder of its own, Holm-corrected over them.
+
+    Returns:
+        0, or 5 where results cannot be compared; with a plan 0 only where what it plans was shown, 7 where it
+        was not, 8 where the results got worse; of several 5 before 8 before 7.
+
+    Raises:
+        AssayError: A file cannot be read, nothing can be written, or what was asked is not what was planned.
+    """
+    if asked.out.exists() and not asked.out.is_dir():
+        raise refuse("a folder to write in", "a file", f"--out {asked.out}", "--out with another name")
+    if asked.plan is None and asked.junit is not None:
+        raise ConfigError(
+            "a plan to report on", found="none", where=f"{WHERE} --junit", fix="--plan plan.yaml"
+        )
+    if len(afters) > 1:
+        return _run_several(before, afters, asked)
+    with uncollected():
+        told, texts, judged = judge_files(before, afters[0], asked)
+    write_all(told, texts, judged, asked.out)
+    keep_columns(asked)
+    if told.plan is None:
+        return NOT_EVALUABLE if judged.claim.verdict == "NOT EVALUABLE" else 0
+    gate = gate_of(judged.claim, told.plan)
+    if asked.junit is not None:
+        write_junit(asked.junit, {told.title: judged.claim}, told.plan)
+    say(f"plan: {gate.word}: {gate.why}; exit code {gate.code}")
+    return gate.code
+
+
+def _run_several(before: Path, afters: Sequence[Path], asked: JudgeRequest) -> int:
+    """Write a folder for each set of results, and compared.csv and compared.md over them."""
+    claims, plan = dict[str, Claim](), None
+    for name, told, texts, judged in judge_several(before, afters, asked):
+        say(f"== {name}")
+        write_all(told, texts, judged, asked.out / name)
+        claims[name], plan = judged.claim, told.plan
+    gates = {} if plan is None else {name: gate_of(claim, plan) for name, claim in claims.items()}
+    write_table(asked.out, claims, {name: gate.word for name, gate in gates.items()})
+    say(f"all: {asked.out / TABLE}.md")
+    keep_columns(asked)
+    if plan is not None:
+        if asked.junit is not None:
+            write_junit(asked.junit, claims, plan)
+        for name, gate in gates.items():
+            say(f"plan: {name}: {gate.word}: {gate.why}")
+        code = code_of(gate.code for gate in gates.values())
+        say(f"plan: exit code {code}")
+        return code
+    return NOT_EVALUABLE if any(claim.verdict == "NOT EVALUABLE" for claim in claims.values()) else 0
+
+
+def keep_columns(asked: JudgeRequest) -> None:
+    """Write the columns that were named beside the results, as the file that the option takes."""
+    if asked.columns is not None:
+        place = asked.out / NAMED
+        write_text(place, Columns.read(asked.columns).text())
+        say(f"columns are kept: {OPTION} {place} names the same again")
+
+
+def write_all(told: Judgement, texts: Mapping[str, str], judged: Judged, out: Path) -> None:
+    """Write pages and package of one comparison, and say what they show."""
+    write_pages(out, told, judged)
+    archive = out / PACKAGE
+    identity = pack_judgement(archive, out, told, texts, judged)
+    rows = dict(zip(("before", "after"), judged.arms, strict=True)) | judged.rivals
+    records = {"before": told.before, "after": told.after, **told.rivals}
+    for name, record in records.items():
+        for caution in record.written[1:]:
+            say(f"WARNING: {name}: {caution}")
+    for name, record in records.items():
+        say(f"{name}: {_said(rows[name], record)}")
+    say(f"{heading(judged.claim)}: {judged.claim.sentence}")
+    say(f"reason: {judged.claim.reason}")
+    for text in judged.claim.warnings:
+        say(f"warning: {text}")
+    say(f"report: {out / 'report.html'}")
+    say(f"package: {archive}, sha256 {identity}; to check it: assay verify {archive} --sha256 {identity}")
+
+
+def _said(rows: Sequence[JudgedRow], record: ArmRecord) -> str:
+    first = record.files[0]
+    more = f" and {len(record.files) - 1} more" if len(record.files) > 1 else ""
+    written = "".join(f"; {line}" for line in record.written[:1])
+    return f"{counts_said(rows)}{written}; {first.form} {first.name}{more}, model {first.model or 'not said'}"
