@@ -4,6 +4,8 @@ tell.
     ./run bench presets                                  (both parts)
     ./run python benchmarks/presets.py --only accuracy   (or: presets, published)
 
+    ./run python benchmarks/presets.py --shapes 4090_gemma2   (true shapes: some 10 GiB of memory and of disk)
+
 accuracy: for small models of three architectures, in three precisions, with and without gradient
 checkpointing: what the doctor forecasts from config.json, beside a training of four steps by the real
 trainer. Memory: the peak of bytes in tensors that are alive, counted in the training by the same meter once
@@ -13,26 +15,33 @@ the same of the models that a laptop trains, in their whole published shape with
 terms of each preset's memory on each task, from tests/presets/configs, and the least seconds that its device
 needs by its data sheet (a floor: bytes over bandwidth, operations over peak; no forecast).
 
-No GPU has measured any of it. Each row is written at once, to results/presets.json and .md; a later call goes
-on.
+shapes: does each preset train a model of its true widths and vocabulary? Random weights, few layers, on a
+CPU: pin, two steps of GRPO on both tasks, save, load again, compare, evaluate, as tests/presets do with fewer
+hidden units and words; in a process of its own, so that its peak of memory is its own.
+
+No GPU has measured any of it. Each row is written at once, to results/presets.json and .md, of shapes to
+results/preset_shapes.json; a later call goes on. Exits with 1 if a preset left a matrix unmoved or came back
+from disk as another policy.
 """
 
 from __future__ import annotations
 
 import json
+import resource
 import statistics
 import sys
 import tempfile
 import time
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch
-from benchmarks.common import RESULTS, machine, options, page, written
-from tests.presets.shapes import SHAPES, config_of, values_of
+from benchmarks.common import RESULTS, alone, machine, options, page, written
+from tests.presets.shapes import SHAPES, TASKS, config_of, two_steps, values_of
 from tests.training.forecast_setup import END, Model, forecast, measured, settings, with_preset
 from tests.training.toy_task import WORDS
 from transformers import AutoConfig, AutoModelForCausalLM
@@ -207,6 +216,43 @@ def preset(name: str, task: str) -> dict[str, Any]:
     }
 
 
+def shape(name: str) -> dict[str, Any]:
+    """Train with a preset on both tasks, in this process, and return what came of it."""
+    tasks, ok, begun = {}, True, time.process_time()
+    with tempfile.TemporaryDirectory() as folder:
+        for task, outcome in zip(TASKS, two_steps(Path(folder), name, uncut=True), strict=True):
+            difference = float((outcome.trained - outcome.reloaded).abs().max())
+            ok &= difference == 0 and not outcome.unmoved
+            tasks[task] = {
+                "adapted": outcome.adapted,
+                "unmoved": outcome.unmoved,
+                "four_bit_modules": len(outcome.four_bit),
+                "largest_difference_after_reload": difference,
+                "heldout_episodes": outcome.episodes,
+            }
+    return {
+        "ok": ok,
+        "tasks": tasks,
+        "process_seconds": round(time.process_time() - begun, 1),
+        "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    }
+
+
+def measure_shapes(names: Sequence[str], out: Path) -> bool:
+    """Measure shapes, each in a process of its own, beside those that are there; return whether all are
+    well."""
+    rows = json.loads(out.read_text())["presets"] if out.is_file() else {}
+    for name in names:
+        try:
+            rows[name] = alone(shape, name)
+        except (RuntimeError, ValueError, AssertionError) as error:
+            rows[name] = {"ok": False, "why": f"{type(error).__name__}: {error}"}
+        layers = {each: SHAPES[each].layers for each in rows}
+        written(out, {"machine": machine(), "layers": layers, "presets": rows}, indent=1)
+        print(f"{name}: {'ok' if rows[name]['ok'] else 'FAILED'}")
+    return all(rows[name]["ok"] for name in names)
+
+
 def write_page(out: Path, found: dict[str, Any]) -> None:
     """Write the results as tables."""
     memory = [
@@ -244,9 +290,12 @@ def main() -> None:
     """Forecast, measure and write what is asked for."""
     parser = options(__doc__)
     parser.add_argument("--only", choices=("accuracy", "presets", "published"))
+    parser.add_argument("--shapes", nargs="*", choices=SHAPES, help="these alone; none named: all of them")
     parser.add_argument("--anew", action="store_true", help="measure again what has been measured")
     parser.add_argument("--out", type=Path, default=RESULT)
     chosen = parser.parse_args()
+    if chosen.shapes is not None:
+        sys.exit(not measure_shapes(chosen.shapes or list(SHAPES), RESULTS / "preset_shapes.json"))
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     found: dict[str, Any] = (

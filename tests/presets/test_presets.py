@@ -2,7 +2,7 @@
 
 Cut for time: data to 64 records a split, layers to one (Gemma 2: two, one of each kind), hidden units to an
 eighth, inner units of the MLP to a sixteenth, the vocabulary to some 2,000 tokens.
-`benchmarks/preset_shapes.py` does the same with all but the layers uncut.
+`benchmarks/presets.py --shapes` does the same with all but the layers uncut.
 """
 
 from __future__ import annotations
