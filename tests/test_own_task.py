@@ -60,7 +60,7 @@ def test_a_new_task_is_made_tried_checked_and_chosen_and_goes_on_to_a_claim_that
     environment.pop("PYTEST_CURRENT_TEST", None)
     with warm(root, tmp_path / "bin", environment) as environment:
         told = follow(root, QUICK, environment)
-        assert "wrote tasks/mine/task.py" in told and "29 checks: 0 faults" in told
+        assert "wrote tasks/mine/task.py" in told and "31 checks: 0 faults" in told
         chosen = read_yaml(root / "params.yaml", fix="none")
         assert chosen["task"]["code"] == "tasks/mine"
         told = follow(root, LONG, environment)

@@ -434,7 +434,7 @@ def test_what_code_was_told_is_found_again_under_the_text_as_it_was_written(tmp_
     (episode,) = play_baseline(task, lambda item, state, rng: said, [play], "thinker")
     assert episode.turns[0].completion == said and episode.success
     known = Recorded()
-    known.add(item.hidden, 7, episode, task.settings.cut)
+    known.add(item.hidden, 7, episode, task.settings)
     assert played(own_task(task.settings, None, known), play, [said]) == (True, 1.0, "answered")
 
 

@@ -158,6 +158,24 @@ def test_a_package_of_several_turns_is_checked_without_its_code_and_with_it(
     assert "graded again" in again["post_eval.jsonl"].found
 
 
+@pytest.mark.long
+def test_a_package_of_a_task_with_every_ability_is_checked_without_its_code_and_with_it(
+    tmp_path: Path,
+) -> None:
+    looked_at = [{"rule": "parsed", "reason": "who says nothing plays the base of a made run"}]
+    run = made_run(tmp_path / "run", task="lode", changes={"evidence.acknowledged_alarms": looked_at})
+    package = packaged(run, tmp_path / "package")
+    before = brought()
+    found = beside(package, tmp_path / "beside")
+    assert [each.found for each in found.values() if each.outcome == "failed"] == []
+    assert brought() == before
+    again = beside(package, tmp_path / "again", ROOT / "tasks/lode")
+    assert [each.found for each in again.values() if each.outcome == "failed"] == []
+    assert "graded again" in again["post_eval.jsonl"].found
+    drawn = {path.stem for path in run.results("report.html").parent.glob("figures/*.svg")}
+    assert {"answers", "budgets"} <= drawn
+
+
 def test_another_copy_is_refused_and_not_run(package: Path, tmp_path: Path) -> None:
     shutil.copytree(WORDS, tmp_path / "words", ignore=shutil.ignore_patterns("__pycache__"))
     with (tmp_path / "words/task.py").open("a") as stream:

@@ -42,6 +42,7 @@ from assay.statistics.report import Report, Reports
 from assay.tasks.own.recorded import Recorded, ToldLine
 from assay.tasks.protocol import Task, learner
 from assay.tasks.rivals import FEW_SHOT
+from assay.tasks.settings.own import OwnTask
 from assay.training.log.history import Validation
 from assay.verify.own_code import OwnCopy
 
@@ -105,7 +106,9 @@ class Unpacked:
     def _learn(self, project: Project) -> None:
         """Let every stored episode say what its completions led to."""
         recorded, single = project.recorded, replace(self.validation, draws=1)
+        settings = project.params.task
         assert recorded is not None
+        assert isinstance(settings, OwnTask)
         told = [(self.suite_of(name), self.episodes(name)) for name in self.arms]
         for _, sampled, greedy in self.validations:
             told += [(self.validation, sampled), (single, greedy)]
@@ -113,7 +116,7 @@ class Unpacked:
             plays = {(play.item.id, play.draw): play for play in suite.plays()}
             for episode in episodes:
                 if (play := plays.get((episode.item_id, episode.draw))) is not None:
-                    recorded.add(play.item.hidden, play.world_seed, episode, project.params.task.cut)
+                    recorded.add(play.item.hidden, play.world_seed, episode, settings)
 
     @cached_property
     def task(self) -> Task:

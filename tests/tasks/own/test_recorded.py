@@ -13,7 +13,8 @@ from assay.core.seeds import rng
 from assay.core.storage.json import dumps
 from assay.tasks.own.calls import Ask, Call, Reply
 from assay.tasks.own.recorded import Recorded, Recorder, ToldLine
-from assay.tasks.own.task import OwnTask, OwnTaskWithAnswers, own_task, runner_of
+from assay.tasks.own.task import OwnTask, own_task, runner_of
+from assay.tasks.protocol import answer_key
 from tests.tasks.own.test_lessons import COUNT, settings
 from tests.tasks.own.test_task import HALF, ROW
 
@@ -71,7 +72,7 @@ def test_success_is_compared_again_whatever_an_episode_says_of_itself(tmp_path: 
     told = Recorded()
     told.add(ROW, 7, episode("b", success=True))
     other = own_task(task.settings, None, told)
-    assert isinstance(other, OwnTaskWithAnswers)
+    assert answer_key(other) is not None
     step = other.step(other.start(other.item(ROW), 7)[1], "b")
     assert step.parts == {"reward": 1.0} and other.judge(step.state).success is False
 

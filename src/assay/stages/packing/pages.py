@@ -6,15 +6,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from assay.audit.audit import audit
 from assay.core.config.settings import ScratchBase
 from assay.core.errors import PackageError
 from assay.core.evidence_files import place_of
 from assay.core.provenance import git_state, remotes
-from assay.core.records import OpenedRecords, TrainFacts
+from assay.core.records import OpenedRecords, TrainFacts, ValidationEpisode
 from assay.core.storage.files import read_bytes
-from assay.core.storage.json import dumps, loads, read_record
+from assay.core.storage.json import dumps, loads, read_record, read_records
 from assay.core.storage.yaml import read_yaml
 from assay.dataset.external import read_training
+from assay.evaluation.alarms import field_answers
 from assay.evaluation.few_shot import few_shot
 from assay.evaluation.replay import play_baseline
 from assay.evidence.claim.claim import Claim
@@ -27,6 +29,7 @@ from assay.pipeline.note_openings import BASE_STAGE, TRAINED_STAGE
 from assay.pipeline.project import Project
 from assay.pipeline.rival_files import suite_for
 from assay.policy.base.bpe import words_of
+from assay.stages.fingerprint import checked_sums, sources_of
 from assay.stages.packing.archive import sha256_of
 from assay.stages.packing.card import CardNumbers, model_card
 from assay.stages.packing.layout import BASE, CARD, LOCK, NAME, PROVENANCE, SUMS
@@ -43,9 +46,11 @@ from assay.stages.packing.provenance import (
 from assay.stages.render_evidence.limits import limits
 from assay.statistics.report import Reports
 from assay.tasks.own.recorded import Recorded, Recorder
-from assay.tasks.own.task import own_task, runner_of
+from assay.tasks.own.task import OwnTask, own_task, runner_of
+from assay.tasks.protocol import answer_key
 from assay.tasks.rivals import FEW_SHOT, players_of
-from assay.tasks.settings.own import OwnTask
+from assay.tasks.settings.own import OwnTask as OwnSettings
+from assay.training.health.commonest import Honest
 from assay.training.health.honest_play import honest_play
 from assay.training.recipe import item_order
 
@@ -139,7 +144,7 @@ def _made(project: Project, members: Mapping[str, bytes | Path], subjects: dict[
 
 def _task_code(project: Project, digests: Callable[[str], dict[str, str]]) -> TaskCode | None:
     settings, sha256 = project.params.task, code_of(project.root, project.params.task)
-    if sha256 is None or not isinstance(settings, OwnTask):
+    if sha256 is None or not isinstance(settings, OwnSettings):
         return None
     return TaskCode(
         folder=settings.code,
@@ -209,7 +214,7 @@ def told_of(project: Project) -> bytes | None:
     words that players say, lets those players play, and the honest one as it did before training.
     """
     params, settings = project.params, project.params.task
-    if not isinstance(settings, OwnTask):
+    if not isinstance(settings, OwnSettings):
         return None
     recorder = Recorder(project.recorded or runner_of(settings, str(project.root)))
     task = own_task(settings, None, recorder)
@@ -223,6 +228,8 @@ def told_of(project: Project) -> bytes | None:
     if params.external is None:
         order = item_order(train, params.train.steps * params.train.items_per_step, params.seed)
         honest_play(task, order, params, keyed=False)
+    if settings.abilities:
+        _ask_of_records(project, task)
     if isinstance(params.base, ScratchBase):
         few_shot(
             task,
@@ -236,3 +243,15 @@ def told_of(project: Project) -> bytes | None:
             max_new_tokens=settings.max_new_tokens[params.generation.surface],
         )
     return "".join(f"{dumps(line)}\n" for line in recorder.lines(Recorded())).encode()
+
+
+def _ask_of_records(project: Project, task: OwnTask) -> None:
+    """Ask a task what a check asks of its records, and of the answers of validations."""
+    audit(task, sources_of(project, checked_sums(project)), project.params.dataset.audit)
+    key = answer_key(task)
+    if key is None or project.params.external is not None:
+        return
+    Honest(task, task.train)
+    items = {item.id: item for item in project.inputs("validation").validation.items}
+    for each in read_records(project.results("validation.jsonl"), ValidationEpisode, fix=AGAIN):
+        field_answers(key, items, each.episode)

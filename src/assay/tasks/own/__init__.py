@@ -25,11 +25,11 @@ def build(
     Args:
         settings: Its folder, entry and success.
         generation: Not read: such a task has one surface.
-        shaping: Not read: such a task pays the same whoever asks.
+        shaping: Whether shaping by its potential counts.
         blocklist: Not read.
         where: Not read.
         root: Project that the folder is relative to; None: nobody's code is run, which is enough to judge
             texts.
         runner: Answers in the place of that code.
     """
-    return own_task(settings, root, runner)
+    return own_task(settings, root, runner, shaping=shaping)

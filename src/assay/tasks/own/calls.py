@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from assay.tasks.own.api import Message, Told
@@ -26,6 +26,20 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class More:
+    """What few environments say of a completion, each as in `Told`."""
+
+    flags: Mapping[str, bool | None] = field(default_factory=dict)
+    metrics: Mapping[str, float | None] = field(default_factory=dict)
+    action: str | None = None
+    repaired: bool = False
+    ending: str | None = None
+
+
+NOTHING_MORE = More()
+
+
+@dataclass(frozen=True, slots=True)
 class Reply:
     """What was told after the last completion of a call, checked.
 
@@ -34,21 +48,27 @@ class Reply:
         parts: Rewards of the last completion by name, finite.
         success: What the environment said of it.
         failure: Why the last completion could not be read; None if it could.
+        more: What else was said of it.
     """
 
     messages: tuple[Message, ...]
     parts: Mapping[str, float]
     success: bool | None = None
     failure: str | None = None
+    more: More = NOTHING_MORE
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A player by name, and the episode in which it is to move; `seed` is that of its own chances."""
+    """A player by name, and the episode in which it is to move; `seed` is that of its own chances.
+
+    With `given`, the JSON of its arguments, it is a method of a mix-in instead, whose answer is JSON.
+    """
 
     player: str
     call: Call
     seed: int
+    given: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +144,38 @@ def checked(told: Told, parts: frozenset[str]) -> Reply:
         if name not in parts:
             declared = ", ".join(sorted(parts))
             raise TypeError(f"reward part {name!r} is not declared in task.parts ({declared})")
-        number = value.item() if hasattr(value, "item") else value
+        number = _unwrapped(value)
         if not isinstance(number, int | float) or not math.isfinite(number):
             raise TypeError(f"reward part {name} is {number!r}, no finite number")
         found[name] = float(number)
-    success: Any = told.success
-    success = success.item() if hasattr(success, "item") else success
+    success = _unwrapped(told.success)
     if success is not None and not isinstance(success, bool):
         raise TypeError(f"success is {success!r}, not True, False or None")
     if told.failure is not None and not isinstance(told.failure, str):
         raise TypeError(f"failure is {told.failure!r}, not a text or None")
-    return Reply(messages_of(told.text), found, success, told.failure)
+    return Reply(messages_of(told.text), found, success, told.failure, _more(told))
+
+
+def _more(told: Told) -> More:
+    if told.action is None and not (told.flags or told.metrics or told.repaired or told.ending):
+        return NOTHING_MORE
+    if not (isinstance(told.flags, Mapping) and isinstance(told.metrics, Mapping)):
+        raise TypeError("flags and metrics are no dicts by name")
+    flags = {name: _unwrapped(value) for name, value in told.flags.items()}
+    metrics = {name: _unwrapped(value) for name, value in told.metrics.items()}
+    if odd := [name for name, value in flags.items() if value is not None and not isinstance(value, bool)]:
+        raise TypeError(f"flag {odd[0]} is {flags[odd[0]]!r}, not True, False or None")
+    for name, value in metrics.items():
+        if value is not None and not (isinstance(value, int | float) and math.isfinite(value)):
+            raise TypeError(f"metric {name} is {value!r}, no finite number or None")
+    for name in ("action", "ending"):
+        if not isinstance(getattr(told, name), str | None):
+            raise TypeError(f"{name} is {getattr(told, name)!r}, not a text or None")
+    if told.text is not None and (told.ending is not None or flags or metrics):
+        raise TypeError("flags, metrics or ending of an episode that goes on")
+    numbers = {name: None if value is None else float(value) for name, value in metrics.items()}
+    return More(flags, numbers, told.action, bool(told.repaired), told.ending)
+
+
+def _unwrapped(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else value

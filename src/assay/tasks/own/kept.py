@@ -7,13 +7,14 @@ import contextlib
 import copy
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from assay.core.storage.json import digest
 from assay.tasks.own.api import Environment
-from assay.tasks.own.calls import Call, Reply, checked, messages_of
+from assay.tasks.own.calls import NOTHING_MORE, Call, Reply, checked, messages_of
+from assay.tasks.own.mixins import StepBatch
 
 MOST_REMEMBERED = 1 << 16  # replies of which a hash is kept, and records of which the digest is
 PLAIN = frozenset({str, int, float, bool, type(None)})
@@ -63,6 +64,34 @@ class Kept:
         live = self._reach(call, key, beat)
         self._give(key, live)
         return live.told
+
+    def told_together(self, calls: Sequence[Call], beat: Beat, step: StepBatch) -> list[Reply]:
+        """Return what is told after the last completion of each call, all of them stepped at once.
+
+        Raises:
+            Unrepeatable: Something is not what was told before.
+            Exception: Whatever somebody's code raises; nothing is kept then.
+        """
+        keys, lives = [self._key(call) for call in calls], list[Live]()
+        try:
+            for call, (row, seed, completions) in zip(calls, keys, strict=True):
+                before = row, seed, completions[:-1]
+                earlier = Call(call.row, seed, completions[:-1])
+                lives.append(self._take(before) or self._reach(earlier, before, beat))
+            beat()
+            told = step([live.environment for live in lives], [key[2][-1] for key in keys])
+            if len(told) != len(calls):
+                raise TypeError(f"step_batch returned {len(told)} for {len(calls)} completions")
+            for key, live, each in zip(keys, lives, told, strict=True):
+                live.told = checked(each, self._parts)
+                self._compare(key, live.told)
+        except BaseException:
+            for live in lives:
+                self._close(live.environment)
+            raise
+        for key, live in zip(keys, lives, strict=True):
+            self._give(key, live)
+        return [live.told for live in lives]
 
     def look(self, call: Call, beat: Beat, at: Callable[[Live], str]) -> str:
         """Return what somebody who only looks makes of the state that a call led to."""
@@ -118,7 +147,8 @@ class Kept:
         """Remember what was told, or see that it is the same as before."""
         text = tuple(each["content"] for each in told.messages)
         # As text, since the hashes of -1.0 and -2.0 are the same.
-        heard = hash((text, str(told.parts), told.success, told.failure))
+        more = () if told.more is NOTHING_MORE else (str(told.more),)
+        heard = hash((text, str(told.parts), told.success, told.failure, *more))
         with self._lock:
             before = self._hashes.setdefault(hash(key), heard)
             if len(self._hashes) > MOST_REMEMBERED:

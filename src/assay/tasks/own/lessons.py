@@ -13,7 +13,7 @@ from assay.core.errors import ConfigError, EnvironmentFailure, EnvironmentLost, 
 from assay.core.seeds import rng
 from assay.tasks.own.calls import Ask, Call, Failed
 from assay.tasks.own.vocabulary import words_in
-from assay.tasks.protocol import Item, Message
+from assay.tasks.protocol import Item, Message, answer_key
 
 if TYPE_CHECKING:
     from assay.tasks.own.task import OwnState, OwnTask
@@ -157,8 +157,9 @@ def _named(asked: Any) -> str:
 
 
 def _golds(task: OwnTask) -> list[str]:
-    column = task.settings.answer_column
-    return [] if column is None else [str(item.hidden[column]) for item in task.train[:MOST_OPENINGS]]
+    key = answer_key(task)
+    found = [] if key is None else [key.solution(item) for item in task.train[:MOST_OPENINGS]]
+    return [each for each in found if each is not None]
 
 
 def _guesses(task: OwnTask, rng: np.random.Generator, n: int) -> list[list[Message]]:

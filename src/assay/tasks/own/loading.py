@@ -17,7 +17,8 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from assay.core.errors import ConfigError
-from assay.tasks.own.api import Environment, Message, Told
+from assay.tasks.own.api import Batched, Environment, Message, Told
+from assay.tasks.own.mixins import refuse_abilities
 from assay.tasks.settings.own import OwnTask
 
 ADAPTERS = "assay.adapters:"
@@ -46,8 +47,10 @@ def load(settings: OwnTask, root: str) -> Callable[[], Environment]:
             fix = "class NAME(Environment), of assay.tasks.own.api"
             raise ConfigError("a class of Environment", found=f"class {name}", where=where, fix=fix)
         _refuse_players(settings, found, where)
+        refuse_abilities(settings, found, where)
         return lambda: _opened(found, settings, where)
     _refuse_players(settings, module, where)
+    refuse_abilities(settings, module, where)
     options = options_of(getattr(module, "Options", None), settings, where)
     _refuse_reward(found, name, where)
     return lambda: RewardFunction(found, options)
@@ -74,6 +77,8 @@ def _adapter(settings: OwnTask, root: str) -> Callable[[], Environment]:
             raise
         fix = "reasoning_gym, gymnasium, openenv, trl_factory or verifiers"
         raise ConfigError("an adapter", found=name, where="task.entry", fix=fix) from None
+    if settings.abilities:
+        refuse_abilities(settings, module_of(settings, root, "task.py"), f"{settings.code}/task.py")
     made: Callable[[OwnTask, str], Callable[[], Environment]] = module.environments
     return made(settings, root)
 
@@ -188,7 +193,7 @@ def _refuse_reward(function: Callable[..., Any], name: str, where: str) -> None:
         )
 
 
-class RewardFunction(Environment):
+class RewardFunction(Environment, Batched):
     """TRL's reward function as an environment of one turn.
 
     Args:
@@ -217,6 +222,12 @@ class RewardFunction(Environment):
             TypeError: What it returned is no reward.
         """
         return Told(None, parts_of(self.called([self._row], [completion])))
+
+    @staticmethod
+    def step_batch(environments: Sequence[Any], completions: Sequence[str]) -> Sequence[Told]:
+        """Grade the completions in one call."""
+        found = environments[0].called([each._row for each in environments], completions)
+        return [Told(None, each) for each in rewards_of(found, len(completions))]
 
     def called(self, rows: Sequence[Mapping[str, Any]], completions: Sequence[str]) -> Any:
         """Return what the function says of completions, one of each row, in one call.

@@ -6,20 +6,31 @@ and what scripted players said and earned. From these `Recorded` answers as the 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from assay.core.config.tasks import Wrapping
 from assay.core.installed import Required
-from assay.core.records import Episode, Record
+from assay.core.records import Episode, Record, Turn
 from assay.core.storage.json import digest
-from assay.tasks.own.calls import Ask, Call, Failed, Reply, Runner, messages_of
+from assay.tasks.own.calls import NOTHING_MORE, Ask, Call, Failed, More, Reply, Runner, messages_of
+from assay.tasks.settings.own import OwnTask
 from assay.tasks.wrappings import cut_off
 
 EXTRACTED = "nothing to extract"  # of a completion, which the comparison says again by itself
 _GOES_ON = ({"role": "user", "content": ""},)
+
+
+class ToldMore(Record):
+    """A `More` on disk."""
+
+    flags: dict[str, bool | None]
+    metrics: dict[str, float | None]
+    action: str | None
+    repaired: bool
+    ending: str | None
 
 
 class ToldReply(Record):
@@ -29,6 +40,7 @@ class ToldReply(Record):
     parts: dict[str, float]
     success: bool | None
     failure: str | None
+    more: ToldMore | None = Field(default=None, exclude_if=lambda value: value is None)
 
 
 class ToldLine(Record):
@@ -45,6 +57,11 @@ class ToldLine(Record):
 def key_of(call: Call, *player: Any) -> str:
     """Return what a call, or what a player is asked in it, is found by."""
     return digest([dict(call.row), call.seed, list(call.completions), *player])[:32]
+
+
+def key_of_ask(ask: Ask) -> str:
+    """Return what an answer to an ask is found by."""
+    return key_of(ask.call, ask.player, ask.seed, *(() if ask.given is None else (ask.given,)))
 
 
 class Recorder:
@@ -68,6 +85,7 @@ class Recorder:
                     parts=dict(reply.parts),
                     success=reply.success,
                     failure=reply.failure,
+                    more=None if reply.more == NOTHING_MORE else ToldMore(**dataclasses.asdict(reply.more)),
                 )
                 self._keep(ToldLine(key=key_of(call), reply=told, says=None))
         return replies
@@ -77,7 +95,7 @@ class Recorder:
         texts = self._runner.say(asks)
         for ask, text in zip(asks, texts, strict=True):
             if isinstance(text, str):
-                self._keep(ToldLine(key=key_of(ask.call, ask.player, ask.seed), reply=None, says=text))
+                self._keep(ToldLine(key=key_of_ask(ask), reply=None, says=text))
         return texts
 
     def close(self) -> None:
@@ -109,24 +127,28 @@ class Recorded:
                 self._texts[line.key] = line.says
             elif line.reply is not None:
                 told = line.reply
-                self._replies[line.key] = Reply(tuple(told.messages), told.parts, told.success, told.failure)
+                more = NOTHING_MORE if told.more is None else More(**dict(told.more))
+                self._replies[line.key] = Reply(
+                    tuple(told.messages), told.parts, told.success, told.failure, more
+                )
 
-    def add(self, row: Mapping[str, Any], seed: int, episode: Episode, cut: Sequence[Wrapping] = ()) -> None:
+    def add(self, row: Mapping[str, Any], seed: int, episode: Episode, task: OwnTask | None = None) -> None:
         """Learn what an episode says that its completions led to; what was learned first stays.
 
         Args:
             row: Its record.
             seed: Of its world.
             episode: As it is stored.
-            cut: What the task cuts off before its code is told a completion.
+            task: Its settings, which say what else is believed of an episode; None: nothing.
         """
-        completions = tuple(cut_off(turn.completion, cut) for turn in episode.turns)
+        completions = tuple(cut_off(turn.completion, task.cut if task else ()) for turn in episode.turns)
         for place, turn in enumerate(episode.turns, start=1):
             last = place == len(episode.turns)
             told = [] if turn.observation is None else [{"role": "user", "content": turn.observation}]
             messages = _GOES_ON if last and episode.ending == "out_of_turns" else tuple(told)
             failure = None if turn.failure == EXTRACTED else turn.failure
-            reply = Reply(messages, turn.parts, episode.success if last else None, failure)
+            more = NOTHING_MORE if task is None else _more_of(episode, turn, task, last=last)
+            reply = Reply(messages, turn.parts, episode.success if last else None, failure, more)
             self._replies.setdefault(key_of(Call(row, seed, completions[:place])), reply)
 
     def knows(self, key: str) -> bool:
@@ -139,10 +161,22 @@ class Recorded:
 
     def say(self, asks: Sequence[Ask]) -> list[str | Failed]:
         """Return what each player said."""
-        return [self._texts.get(key_of(ask.call, ask.player, ask.seed), _UNKNOWN) for ask in asks]
+        return [self._texts.get(key_of_ask(ask), _UNKNOWN) for ask in asks]
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+def _more_of(episode: Episode, turn: Turn, task: OwnTask, *, last: bool) -> More:
+    """Return what else an episode says, as far as the task declares that its code says it."""
+    ended = last and episode.ending != "out_of_turns"
+    return More(
+        {name: episode.flags.get(name) for name in task.flags} if ended else {},
+        {name: episode.metrics.get(name) for name in task.metrics} if ended else {},
+        turn.action if task.actions else None,
+        turn.outcome == "repaired" if task.actions else False,
+        episode.ending if ended and episode.ending in task.endings else None,
+    )
 
 
 _UNKNOWN = Failed("raised", "what its code says here was not written down, and none of it is run")

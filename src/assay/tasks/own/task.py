@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,7 +13,8 @@ from assay.core.counting import plural_of
 from assay.core.errors import EnvironmentFailure, TaskError
 from assay.core.storage.json import digest
 from assay.tasks.own import lessons
-from assay.tasks.own.calls import Ask, Call, Failed, Reply, Runner
+from assay.tasks.own.abilities import SIDES, Asking, WithAnswerKey, WithShaping
+from assay.tasks.own.calls import NOTHING_MORE, Ask, Call, Failed, More, Reply, Runner
 from assay.tasks.own.isolation.inline import inline_of
 from assay.tasks.own.isolation.server import Server
 from assay.tasks.own.isolation.worker import Worker
@@ -28,6 +30,7 @@ from assay.tasks.protocol import (
     Step,
     Verdict,
     already_ended,
+    answer_key,
     not_ended,
 )
 from assay.tasks.settings.own import OF_TEXT
@@ -50,6 +53,8 @@ class OwnState:
     reward: float = 0.0
     success: bool | None = None
     ending: str | None = None
+    more: More = NOTHING_MORE
+    potential: float | None = None
 
     @property
     def call(self) -> Call:
@@ -57,19 +62,31 @@ class OwnState:
         return Call(self.row, self.seed, self.completions)
 
 
-def own_task(settings: OwnSettings, root: str | None, runner: Runner | None = None) -> OwnTask:
-    """Return the task; one whose records have an answer can write down what is right.
+def own_task(
+    settings: OwnSettings, root: str | None, runner: Runner | None = None, *, shaping: bool = False
+) -> OwnTask:
+    """Return the task with all that it can do; one whose records have an answer can write down what is right.
 
     Args:
         settings: Of configs/task/.
         root: Project that its folder is in; None: none of its code is run.
         runner: Answers in the place of that code.
+        shaping: Whether shaping by a potential counts; only training may say yes.
 
     Raises:
         ConfigError: Its code cannot be loaded.
     """
-    kind = OwnTask if settings.answer_column is None else OwnTaskWithAnswers
-    return kind(settings, runner or (None if root is None else runner_of(settings, root)))
+    sides: list[type[Asking]] = [kind for name, kind in SIDES.items() if name in settings.abilities]
+    if settings.answer_column is not None and WithAnswerKey not in sides:
+        sides.append(ColumnOfAnswers)
+    if shaping and settings.shaping:
+        sides.append(WithShaping)
+    return _made_of(tuple(sides))(settings, runner or (None if root is None else runner_of(settings, root)))
+
+
+@functools.cache
+def _made_of(sides: tuple[type[Asking], ...]) -> type[OwnTask]:
+    return type("OwnTask", (*sides, OwnTask), {}) if sides else OwnTask
 
 
 def runner_of(settings: OwnSettings, root: str) -> Runner:
@@ -79,7 +96,7 @@ def runner_of(settings: OwnSettings, root: str) -> Runner:
     return Server(settings, root) if settings.isolation == "server" else inline_of(settings, root)
 
 
-class OwnTask:
+class OwnTask(Asking):
     """A reward function or an environment of somebody's own.
 
     Args:
@@ -88,15 +105,17 @@ class OwnTask:
     """
 
     name = "own"
-    flags: tuple[str, ...] = ()
-    metrics: tuple[str, ...] = ()
-    valid_flags: tuple[str, ...] = ()
-    alarms: Mapping[str, float] = {}
 
     def __init__(self, settings: OwnSettings, runner: Runner | None) -> None:
         self.settings, self.runner = settings, runner
         self.cluster_name = "records" if settings.cluster is None else plural_of(settings.cluster)
-        self.parts: Mapping[str, PartKind] = settings.parts
+        shaped: dict[str, PartKind] = {"shaping": "shaping"} if "shape" in settings.abilities else {}
+        self.parts: Mapping[str, PartKind] = settings.parts | shaped
+        self.flags, self.metrics = tuple(settings.flags), tuple(settings.metrics)
+        self.valid_flags = tuple(settings.valid_flags)
+        self.alarms: Mapping[str, float] = {
+            name: rate for name, rate in settings.flags.items() if rate is not None
+        }
         self.max_prompt_tokens = settings.max_prompt_tokens
         of_kind = settings.players.items()
         kinds: dict[str, ScriptedRival] = {
@@ -104,7 +123,7 @@ class OwnTask:
         }
         self.rivals: Mapping[str, ScriptedRival] = {SILENT: "trivial", **kinds}
         oracles = [name for name, kind in of_kind if kind == "oracle"]
-        answered = [GOLD] if settings.answer_column is not None else []
+        answered = [GOLD] if answer_key(self) is not None else []
         self.floor = settings.floor or SILENT
         self.ceiling = settings.ceiling or [*oracles, *answered, *list(settings.players)[-1:], SILENT][0]
         if settings.reward_range is not None:
@@ -208,12 +227,13 @@ class OwnTask:
         ]
 
     def _step(self, state: OwnState, completion: str, reply: Reply) -> Step:
-        ending = None
+        ending, more = None, reply.more
         if not reply.messages:
-            ending = "ended" if self.settings.max_turns > 1 else "answered"
+            ending = more.ending or ("ended" if self.settings.max_turns > 1 else "answered")
         elif len(state.completions) >= self.settings.max_turns:
             ending = "out_of_turns"
-        action, failure = completion.strip(), reply.failure
+        self._refuse_undeclared(state, more)
+        action, failure = completion.strip() if more.action is None else more.action, reply.failure
         if ending is not None and self.settings.success.extract is not None and failure is None:
             found = extracted(completion, self.settings.success)
             action, failure = (action, "nothing to extract") if found is None else (found, None)
@@ -227,10 +247,26 @@ class OwnTask:
             reward,
             reply.success,
             ending,
+            more,
         )
         told = None if ending is not None else "\n".join(each["content"] for each in reply.messages)
-        outcome = "ok" if failure is None else "failed"
+        outcome = "failed" if failure is not None else "repaired" if more.repaired else "ok"
         return Step(new, told, ending, outcome, failure, None if failure else action, reply.parts)  # type: ignore[arg-type]
+
+    def _refuse_undeclared(self, state: OwnState, more: More) -> None:
+        if more is NOTHING_MORE:
+            return
+        own = self.settings
+        said_of_action = {"action"} if more.action is not None or more.repaired else set[str]()
+        for said, declared, where in (
+            ({*more.flags}, {*own.flags}, "task.flags"),
+            ({*more.metrics}, {*own.metrics}, "task.metrics"),
+            ({more.ending} - {None}, {*own.endings}, "task.endings"),
+            (said_of_action, {"action"} if own.actions else set(), "task.actions"),
+        ):
+            if odd := sorted(str(each) for each in said - declared):
+                fix = f"set {where}, or leave it out of Told"
+                raise TaskError(f"what {where} names", found=odd[0], where=f"item {state.item}", fix=fix)
 
     def judge(self, state: OwnState) -> Verdict:
         """Judge an episode by the declared comparison."""
@@ -238,15 +274,19 @@ class OwnTask:
         if state.ending is None:
             raise not_ended(state.item)
         if rule.compare == "reward":
-            return Verdict(state.reward >= (rule.at_least or 0.0) - ROUNDING, {}, {})
+            return self._verdict(state, state.reward >= (rule.at_least or 0.0) - ROUNDING)
         if rule.compare == "environment":
             if state.success is None and state.ending != "out_of_turns":
                 fix = (
                     "Told(None, parts, success=True or False) where an episode ends, or another task.success"
                 )
                 raise TaskError("success, said by the environment", found="None", where=state.item, fix=fix)
-            return Verdict(bool(state.success), {}, {})  # who ran out of turns had no success
-        return Verdict(is_right(state.completions[-1], state.row, rule), {}, {})
+            return self._verdict(state, bool(state.success))  # who ran out of turns had no success
+        return self._verdict(state, is_right(state.completions[-1], state.row, rule))
+
+    def _verdict(self, state: OwnState, success: bool) -> Verdict:
+        flags = dict.fromkeys(self.flags) | dict(state.more.flags)
+        return Verdict(success, flags, dict.fromkeys(self.metrics) | dict(state.more.metrics))
 
     def _running(self) -> Runner:
         if self.runner is None:
@@ -266,9 +306,9 @@ class OwnTask:
         named = sorted(self.settings.players, key=lambda name: order.index(self.settings.players[name]))
         found: dict[str, Baseline] = {SILENT: lambda item, state, rng: ""}
         found |= {name: self._player(name) for name in named}
-        column = self.settings.answer_column
-        if column is not None:
-            found[GOLD] = lambda item, state, rng: str(item.hidden[column])
+        key = answer_key(self)
+        if key is not None:
+            found[GOLD] = lambda item, state, rng: key.solution(item) or ""
         return found
 
     def _player(self, name: str) -> Baseline:
@@ -284,8 +324,6 @@ class OwnTask:
         return play
 
     # --- lessons for a base that is built from scratch; `learn_from` gives them the train records
-
-    train: Sequence[Item] = ()
 
     def learn_from(self, items: Sequence[Item]) -> None:
         """Take the train items that lessons are derived from."""
@@ -310,7 +348,8 @@ class OwnTask:
             if isinstance(text, Failed) and text.kind != "lost":
                 fix = f"see to {ask.player} in {self.settings.code}"
                 where = f"record {ask.call.row.get('id', '')}".rstrip()
-                raise TaskError("a completion", found=text.reason, where=where, fix=fix)
+                expected = "a completion" if ask.given is None else f"an answer of {ask.player}"
+                raise TaskError(expected, found=text.reason, where=where, fix=fix)
         return found
 
     def demonstrations(self, rng: np.random.Generator, n: int) -> Sequence[Sequence[Message]]:
@@ -326,8 +365,8 @@ class OwnTask:
         return lessons.vocabulary(self)
 
 
-class OwnTaskWithAnswers(OwnTask):
-    """One whose records hold a right completion."""
+class ColumnOfAnswers(Asking):
+    """Its records hold a right completion."""
 
     def right_answer(self, item: Item) -> str | None:
         """Return the answer as it is compared."""
@@ -362,7 +401,8 @@ class OwnTaskWithAnswers(OwnTask):
 def _said(state: OwnState, completion: str) -> OwnState:
     if state.ending is not None:
         raise already_ended(state.ending, state.item)
-    return OwnState(state.item, state.row, state.seed, (*state.completions, completion), (), state.reward)
+    said = (*state.completions, completion)
+    return OwnState(state.item, state.row, state.seed, said, (), state.reward)
 
 
 def _opened(state: OwnState, reply: Reply) -> tuple[list[Message], OwnState]:

@@ -8,13 +8,14 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from assay.core.config.base import From0, Positive, Settings, Within
+from assay.core.config.base import Fraction, From0, Positive, Settings, Within
 from assay.core.config.tasks import TaskSettings
 from assay.tasks.settings.structured import PartKind
 
 Comparison = Literal["exact", "casefold", "number", "json", "reward", "environment"]
 PlayerKind = Literal["trivial", "scripted", "weak", "oracle"]
 Isolation = Literal["inline", "worker", "server"]
+Ability = Literal["answer_key", "schema", "teach", "illustrate", "batch_step", "shape", "records"]
 OF_TEXT: frozenset[Comparison] = frozenset({"exact", "casefold", "number", "json"})
 
 
@@ -57,7 +58,9 @@ class Success(Settings):
 class OwnTask(TaskSettings):
     """A task that is brought along: a reward function, an environment, or an adapter's."""
 
-    not_measured: ClassVar[frozenset[str]] = frozenset({"code", "isolation", "timeout_s", "threads"})
+    not_measured: ClassVar[frozenset[str]] = frozenset(
+        {"code", "isolation", "timeout_s", "threads", "shaping", "gamma"}
+    )
     reads_own_records: ClassVar[bool] = True
     brings_code: ClassVar[bool] = True
 
@@ -102,6 +105,51 @@ class OwnTask(TaskSettings):
     cluster: str | None = Field(
         default=None, description="column of records that are one piece of work; null: none"
     )
+    # From here to `gamma`, what says nothing is left out, so that digests of settings are those of the time
+    # before there was any of it.
+    abilities: list[Ability] = Field(
+        default=[],
+        exclude_if=lambda value: not value,
+        description="what its code can do beside playing, by mix-ins of assay.tasks.own.api",
+        examples=[["answer_key", "illustrate"]],
+    )
+    flags: dict[str, Fraction | None] = Field(
+        default={},
+        exclude_if=lambda value: not value,
+        description="facts that hold of an episode or not, as Told says them, and the rate of each beyond"
+        " which something is ill; null: none",
+        examples=[{"again": 0.5, "near": None}],
+    )
+    valid_flags: list[str] = Field(
+        default=[],
+        exclude_if=lambda value: not value,
+        description="flags that hold of every answer of the right form, whatever is right",
+    )
+    metrics: list[str] = Field(
+        default=[],
+        exclude_if=lambda value: not value,
+        description="numbers of an episode, as Told says them",
+        examples=[["probes"]],
+    )
+    actions: bool = Field(
+        default=False,
+        exclude_if=lambda value: not value,
+        description="Told says what completions were read as",
+    )
+    endings: list[str] = Field(
+        default=[],
+        exclude_if=lambda value: not value,
+        description="further names that Told gives to the end of an episode",
+        examples=[["dug"]],
+    )
+    shaping: From0 = Field(
+        default=0.0,
+        exclude_if=lambda value: not value,
+        description="coefficient of the potential-based shaping in training",
+    )
+    gamma: Fraction = Field(
+        default=1.0, exclude_if=lambda value: value == 1.0, description="discount of the shaping potential"
+    )
     isolation: Isolation = Field(
         default="inline",
         description="inline: in this process; worker: one of its own; server: at ASSAY_TASK_SERVER",
@@ -128,6 +176,16 @@ class OwnTask(TaskSettings):
     def _rewards_have_room(self) -> Self:
         if self.reward_range is not None and not self.reward_range[0] < self.reward_range[1]:
             raise ValueError("reward_range: the smallest reward, then the largest")
+        return self
+
+    @model_validator(mode="after")
+    def _abilities_are_used(self) -> Self:
+        if self.shaping and "shape" not in self.abilities:
+            raise ValueError("shaping needs abilities: [shape], and a class of Shaped")
+        if "shape" in self.abilities and "shaping" in self.parts:
+            raise ValueError("parts: shaping is the part that abilities: [shape] adds; call yours otherwise")
+        if lost := sorted({*self.valid_flags} - self.flags.keys()):
+            raise ValueError(f"valid_flags: {lost[0]} is not among flags")
         return self
 
     @property

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from assay.core.config.settings import Params
 from assay.core.errors import AssayError, DataError
@@ -57,27 +56,20 @@ class Case:
             inside = project.params.task.model_copy(update={"isolation": "inline"})
             project = Project(project.root, project.params.model_copy(update={"task": inside}))
         task = task_with(project.root, project.params, blocklist_of(project.root, project.params))
-        schemas = SchemaFiles(project.data(""), project.root)
         splits: dict[str, list[Item]] = {}
         unread: dict[str, str] = {}
         for split in dict.fromkeys(("train", project.params.validation.suite, "heldout")):
-            path = project.data(f"{split}.jsonl")
-            where = f"{project.params.dataset.root}/{split}.jsonl"
-            entries = load(path, schemas, where=where, fix="make the records of this split").entries
-            items, refused = [], []
-            for entry in entries[:MOST_RECORDS]:
-                try:
-                    items.append(_with_record(task.item(entry.row), entry.digest, entry.record))
-                except AssayError as error:
-                    refused.append(str(error).split("\n")[0])
+            splits[split], refused = items_in(project, task, split)
             if refused:
-                unread[split] = f"{len(refused)} of {len(entries)}: {refused[0]}"
-            if not items and split == "train":
-                found = unread.get(split, "none")
+                unread[split] = refused
+            if not splits[split] and split == "train":
+                where = f"{project.params.dataset.root}/{split}.jsonl"
                 raise DataError(
-                    "records that the task reads", found=found, where=where, fix="see task and records"
+                    "records that the task reads",
+                    found=refused or "none",
+                    where=where,
+                    fix="see task and records",
                 )
-            splits[split] = items
         return cls(project, task, splits, unread)
 
     @property
@@ -108,8 +100,24 @@ class Case:
         return None if found is None else str(found)
 
 
-def _with_record(item: Item, digest: str, record: Mapping[str, Any]) -> Item:
-    return replace(item, record=digest, row=record)
+def items_in(project: Project, task: Task, split: str) -> tuple[list[Item], str]:
+    """Return the items of a data file, and how many records the task refuses, with the first reason; "" where
+    it refuses none.
+
+    Raises:
+        DataError: There is no such file, or it cannot be read.
+    """
+    schemas = SchemaFiles(project.data(""), project.root)
+    where = f"{project.params.dataset.root}/{split}.jsonl"
+    fix = "make the records of this split"
+    entries = load(project.data(f"{split}.jsonl"), schemas, where=where, fix=fix).entries
+    items, refused = list[Item](), list[str]()
+    for entry in entries[:MOST_RECORDS]:
+        try:
+            items.append(replace(task.item(entry.row), record=entry.digest, row=entry.record))
+        except AssayError as error:
+            refused.append(str(error).split("\n")[0])
+    return items, f"{len(refused)} of {len(entries)}: {refused[0]}" if refused else ""
 
 
 def folder_of(case: Case) -> Path:

@@ -24,7 +24,7 @@ from assay.core.errors import AssayError
 from assay.core.records import Record
 from assay.core.storage.json import write_json
 from assay.pipeline.project import Project
-from assay.tools.envcheck import pay, records, repetition, teaching, watching
+from assay.tools.envcheck import abilities, pay, records, repetition, teaching, watching
 from assay.tools.envcheck.case import Case, folder_of
 from assay.tools.envcheck.elsewhere import Elsewhere
 from assay.tools.envcheck.episodes import Trouble, Watch
@@ -226,6 +226,8 @@ def examine(
             ("alarms", lambda: teaching.alarms(seen)),
             ("shaping", lambda: teaching.shaping(seen)),
             ("sharpening", lambda: teaching.sharpening(seen)),
+            ("abilities", lambda: abilities.abilities(seen)),
+            ("secondary suites", lambda: abilities.secondary_suites(seen)),
             ("other process", lambda: elsewhere.findings(repeats) if elsewhere is not None else ()),
         ]
     looks += [

@@ -11,7 +11,7 @@ from typing import Any
 
 from assay.tasks.own.success import is_right, number
 from assay.tasks.own.task import GOLD
-from assay.tasks.protocol import Item
+from assay.tasks.protocol import Item, answer_key
 from assay.tasks.settings.own import OF_TEXT
 from assay.tools.envcheck.case import Case, World, folder_of
 from assay.tools.envcheck.code_texts import texts_in
@@ -95,7 +95,7 @@ class Evidence:
         set_so = own.settings.ceiling
         oracles = [name for name, kind in own.settings.players.items() if kind == "oracle"]
         known = [name for name in (set_so, *oracles[:1]) if name]
-        if known or own.settings.answer_column is not None:
+        if known or answer_key(own) is not None:
             return (*known, GOLD)[0]
         return GOLD if self.written is not None else None
 
@@ -298,4 +298,6 @@ CHECKS = (
     "shaping",
     "gold through JSON",
     "sharpening",
+    "abilities",
+    "secondary suites",
 )

@@ -54,6 +54,7 @@ def called(function: Callable[..., Any], known: dict[str, Any]) -> Any:
 
 
 def home_of(settings: OwnTask, root: str) -> str | None:
-    """Return the name of the module in which an adapter's players stand, task.py of the task's folder; None
-    where the settings name no player."""
-    return module_of(settings, root, "task.py").__name__ if settings.players else None
+    """Return the name of the module in which an adapter's players and abilities stand, task.py of the task's
+    folder; None where the settings name none."""
+    named_ = settings.players or settings.abilities
+    return module_of(settings, root, "task.py").__name__ if named_ else None

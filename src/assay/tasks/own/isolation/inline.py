@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import traceback
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -14,6 +15,7 @@ from assay.tasks.own.calls import Ask, Call, Failed, Reply
 from assay.tasks.own.isolation.threads import Threads
 from assay.tasks.own.kept import Beat, Kept, Unrepeatable
 from assay.tasks.own.loading import IMPORTED, NoReward, load
+from assay.tasks.own.mixins import OF_MOMENT, answered, step_batch_of
 from assay.tasks.own.players import move
 from assay.tasks.settings.own import OwnTask
 
@@ -44,12 +46,20 @@ class Inline:
         make: Gives a fresh environment.
         parts: Names that rewards may have.
         threads: Calls at once; 0: in the calling thread, without a time-out.
-        timeout_s: Of one reset, step or player's move.
+        timeout_s: Of one reset, step or player's move; with `together`, of one step of all.
+        together: Whether environments are stepped together.
     """
 
     def __init__(
-        self, make: Callable[[], Environment], parts: Sequence[str], *, threads: int, timeout_s: float
+        self,
+        make: Callable[[], Environment],
+        parts: Sequence[str],
+        *,
+        threads: int,
+        timeout_s: float,
+        together: bool = False,
     ) -> None:
+        self._make, self._together = make, together
         self._kept = Kept(make, frozenset(parts))
         self._threads, self._timeout_s = Threads(threads, timeout_s), timeout_s
 
@@ -66,7 +76,34 @@ class Inline:
             heard: Called in the thread that plays, never by two at once, with the place of a call: with None
                 before anything of somebody's runs, and with what the call leads to.
         """
-        return self._all(self._told, calls, heard)
+        places = [place for place, call in enumerate(calls) if call.completions] if self._together else []
+        if len(places) < 2:
+            return self._all(self._told, calls, heard)
+        found: dict[int, Reply | Failed] = {}
+
+        def heard_of_all(_: int, replies: list[Reply] | Failed | None) -> None:
+            if heard is not None and not isinstance(replies, Failed):
+                if replies is None:
+                    heard(places[0], None)
+                for place, reply in zip(places, replies or (), strict=False):
+                    heard(place, reply)
+
+        replies = self._threads.run(self._told_together, [[calls[place] for place in places]], heard_of_all)[
+            0
+        ]
+        if isinstance(replies, list):
+            found = dict(zip(places, replies, strict=True))
+        # One by one what is opened, and all of it where a batch failed: so that what is at fault is named.
+        left = [place for place in range(len(calls)) if place not in found]
+        alone = None if heard is None else lambda n, each: heard(left[n], each)
+        found |= dict(zip(left, self._all(self._told, [calls[place] for place in left], alone), strict=True))
+        return [found[place] for place in range(len(calls))]
+
+    def _told_together(self, calls: Sequence[Call], beat: Beat) -> list[Reply] | Failed:
+        try:
+            return self._kept.told_together(calls, beat, step_batch_of(self._make()))
+        except BaseException as error:  # noqa: BLE001 - somebody's code raises anything
+            return failed(error)
 
     def say(self, asks: Sequence[Ask], heard: Heard | None = None) -> list[str | Failed]:
         """Return what each player says next; `heard` as in `tell`."""
@@ -87,12 +124,29 @@ class Inline:
             return failed(error)
 
     def _said(self, ask: Ask, beat: Beat) -> str | Failed:
+        if ask.given is not None:
+            return self._answered(ask, beat)
         rng = np.random.default_rng(ask.seed)
         try:
             return self._kept.look(ask.call, beat, lambda live: move(live.environment, ask, live.told, rng))
         except BaseException as error:  # noqa: BLE001 - somebody's code raises anything
             found = failed(error)
             return Failed(found.kind, f"player {ask.player}: {found.reason}")
+
+    def _answered(self, ask: Ask, beat: Beat) -> str | Failed:
+        try:
+            if ask.player in OF_MOMENT:
+                return self._kept.look(ask.call, beat, lambda live: answered(live.environment, ask))
+            beat()
+            environment = self._make()
+            try:
+                return answered(environment, ask)
+            finally:
+                with contextlib.suppress(Exception):
+                    environment.close()
+        except BaseException as error:  # noqa: BLE001 - somebody's code raises anything
+            found = failed(error)
+            return Failed(found.kind, f"{ask.player}: {found.reason}")
 
 
 def inline_of(settings: OwnTask, root: str, threads: int | None = None) -> Inline:
@@ -103,7 +157,10 @@ def inline_of(settings: OwnTask, root: str, threads: int | None = None) -> Inlin
     """
     make = load(settings, root)
     threads = settings.threads if threads is None else threads
-    return Inline(make, list(settings.parts), threads=threads, timeout_s=settings.timeout_s)
+    together = "batch_step" in settings.abilities
+    return Inline(
+        make, list(settings.parts), threads=threads, timeout_s=settings.timeout_s, together=together
+    )
 
 
 def failed(error: BaseException) -> Failed:

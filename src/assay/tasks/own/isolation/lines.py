@@ -44,7 +44,12 @@ def request_of(calls: Sequence[Call] | Sequence[Ask]) -> dict[str, Any]:
     """Return a request as JSON."""
     if calls and isinstance(calls[0], Ask):
         asks = [each for each in calls if isinstance(each, Ask)]
-        return {"say": [{**_call(ask.call), "player": ask.player, "chances": ask.seed} for ask in asks]}
+        return {
+            "say": [
+                {**_call(ask.call), "player": ask.player, "chances": ask.seed, "given": ask.given}
+                for ask in asks
+            ]
+        }
     return {"tell": [_call(each) for each in calls if isinstance(each, Call)]}
 
 
@@ -109,8 +114,8 @@ def _answer(found: Mapping[str, Any], parts: frozenset[str]) -> Reply | str | Fa
             return Failed(kind, str(reason))
         if "said" in found:
             return str(found["said"])
-        messages, rewards, success, failure = found["reply"]
-        return checked(Told(messages or None, rewards, success, failure), parts)
+        messages, rewards, success, failure, *more = found["reply"]
+        return checked(Told(messages or None, rewards, success, failure, *more), parts)
     except (KeyError, TypeError, ValueError) as error:
         raise Silent(f"an answer that is no reply: {error}") from None
 
@@ -136,7 +141,9 @@ def answer(inline: Inline, request: Mapping[str, Any], write: Callable[[bytes], 
 
     results: Sequence[Reply | str | Failed]
     if "say" in request:
-        asks = [Ask(each["player"], _heard_call(each), each["chances"]) for each in request["say"]]
+        asks = [
+            Ask(each["player"], _heard_call(each), each["chances"], each["given"]) for each in request["say"]
+        ]
         results = inline.say(asks, heard)
     else:
         results = inline.tell([_heard_call(each) for each in request["tell"]], heard)
@@ -155,7 +162,9 @@ def _said(found: Reply | str | Failed) -> dict[str, Any]:
         return {"said": found}
     if isinstance(found, Failed):
         return {"failed": [found.kind, found.reason]}
-    return {"reply": [list(found.messages), dict(found.parts), found.success, found.failure]}
+    more = found.more
+    said = [dict(more.flags), dict(more.metrics), more.action, more.repaired, more.ending]
+    return {"reply": [list(found.messages), dict(found.parts), found.success, found.failure, *said]}
 
 
 def error_line(error: AssayError) -> bytes:
