@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch
 from benchmarks import filler
 from benchmarks.common import RESULTS, machine, options, spread, turns, written
-from benchmarks.cost import SHAPES
+from benchmarks.floors import SHAPES
 
 from assay.core.decoding import Decoding
 from assay.policy.engine.engine import Session

@@ -56,6 +56,9 @@ class Shape:
         return 2 * self.layers * self.kv_heads * self.head_dim
 
 
+SHAPES = {"7 M": Shape(320, 960, 6, 8, 4, 40, 1024), "29 M": Shape(576, 1728, 8, 8, 4, 72, 1024)}
+
+
 @dataclass(frozen=True, slots=True)
 class Work:
     """Groups of `group` episodes on `prompts` prompts: `turns` completions of `new` tokens, `reply` tokens

@@ -27,7 +27,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch
 from benchmarks import filler, floors
 from benchmarks.common import RESULTS, machine, options, written
-from benchmarks.cost import SHAPES
 from trl.trainer.utils import add_fused_lm_head
 
 from assay.policy.model import Policy
@@ -48,7 +47,7 @@ def never(*_: Any, **__: Any) -> bool:
 
 def policy_of(name: str) -> Policy:
     """Return a model of this size with an adapter that is not the identity, ready to learn."""
-    policy = filler.policy_of(SHAPES[name], "cpu", torch.float32, adapter=True)
+    policy = filler.policy_of(floors.SHAPES[name], "cpu", torch.float32, adapter=True)
     for parameter_name, parameter in policy.model.named_parameters():
         if "lora_B" in parameter_name:
             torch.nn.init.normal_(parameter, std=0.02)

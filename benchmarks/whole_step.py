@@ -28,7 +28,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch
 from benchmarks import filler, floors, stock
 from benchmarks.common import RESULTS, alone, machine, options, spread, turns, written
-from benchmarks.cost import SHAPES
 from benchmarks.learning_pass import EVERY, MIB, Probe, learned, policy_of, recorded
 
 from assay.policy.memory import keep_freed_memory
@@ -114,8 +113,8 @@ def beside_floors(case: str, runs: dict[str, list[dict[str, float]]]) -> dict[st
     speed = floors.probe("cpu", torch.float32)
     talk = floors.Talk(case, work.prompt, work.longest - work.prompt, work.turns * work.new, work.turns)
     least = {
-        "playing": floors.floor(SHAPES[name], work, speed, 4)["seconds"],
-        "learning": floors.least_work(SHAPES[name], [talk] * work.rows, RANK)["learned"] / speed.flops,
+        "playing": floors.floor(floors.SHAPES[name], work, speed, 4)["seconds"],
+        "learning": floors.least_work(floors.SHAPES[name], [talk] * work.rows, RANK)["learned"] / speed.flops,
     }
     found = {f"floor_of_{part}_seconds": seconds for part, seconds in least.items()}
     ours = {part: statistics.median(run[part] for run in runs["ours"]) for part in least}
