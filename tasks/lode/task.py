@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 
-from assay.tasks.own.api import (
+from assay.rollout import (
     AnswerKey,
     Batched,
     Environment,

@@ -16,15 +16,62 @@ from assay.core.faces import load_lazily
 if TYPE_CHECKING:
     from assay.core.records import Episode
     from assay.rollout.playing import Engine, play, to_frame
-    from assay.tasks.own.api import Environment, Told
+    from assay.tasks.own.api import (
+        AnswerKey,
+        Batched,
+        Environment,
+        FieldAnswer,
+        Illustrated,
+        JsonAnswers,
+        Mark,
+        Oddity,
+        Panel,
+        Picture,
+        Records,
+        Shaped,
+        Taught,
+        Told,
+    )
 
-__all__ = ["Engine", "Environment", "Episode", "Told", "play", "to_frame"]
+__all__ = [
+    "AnswerKey",
+    "Batched",
+    "Engine",
+    "Environment",
+    "Episode",
+    "FieldAnswer",
+    "Illustrated",
+    "JsonAnswers",
+    "Mark",
+    "Oddity",
+    "Panel",
+    "Picture",
+    "Records",
+    "Shaped",
+    "Taught",
+    "Told",
+    "play",
+    "to_frame",
+]
 __getattr__ = load_lazily(
     __name__,
+    # What a task of one's own may import: an environment, and mix-ins for what else it can do.
     {
+        "AnswerKey": "assay.tasks.own.api:AnswerKey",
+        "Batched": "assay.tasks.own.api:Batched",
         "Engine": "assay.rollout.playing:Engine",
         "Environment": "assay.tasks.own.api:Environment",
         "Episode": "assay.core.records:Episode",
+        "FieldAnswer": "assay.tasks.own.api:FieldAnswer",
+        "Illustrated": "assay.tasks.own.api:Illustrated",
+        "JsonAnswers": "assay.tasks.own.api:JsonAnswers",
+        "Mark": "assay.tasks.own.api:Mark",
+        "Oddity": "assay.tasks.own.api:Oddity",
+        "Panel": "assay.tasks.own.api:Panel",
+        "Picture": "assay.tasks.own.api:Picture",
+        "Records": "assay.tasks.own.api:Records",
+        "Shaped": "assay.tasks.own.api:Shaped",
+        "Taught": "assay.tasks.own.api:Taught",
         "Told": "assay.tasks.own.api:Told",
         "play": "assay.rollout.playing:play",
         "to_frame": "assay.rollout.playing:to_frame",

@@ -64,7 +64,7 @@ class Asking:
             return _reader(kind).validate_json(said)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
-            place, fix = ".".join(map(str, first["loc"])), "return what assay.tasks.own.api says"
+            place, fix = ".".join(map(str, first["loc"])), "return what assay.rollout says"
             found = f"{first['msg']} at {place}" if place else first["msg"]
             where = f"{method} in {self.settings.code}"
             raise TaskError(f"what {method} returns", found=found, where=where, fix=fix) from None

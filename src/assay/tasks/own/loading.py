@@ -44,7 +44,7 @@ def load(settings: OwnTask, root: str) -> Callable[[], Environment]:
         raise ConfigError(f"a function or class {name}", found="none", where=where, fix=fix)
     if isinstance(found, type):
         if not issubclass(found, Environment):
-            fix = "class NAME(Environment), of assay.tasks.own.api"
+            fix = "class NAME(Environment), of assay.rollout"
             raise ConfigError("a class of Environment", found=f"class {name}", where=where, fix=fix)
         _refuse_players(settings, found, where)
         refuse_abilities(settings, found, where)

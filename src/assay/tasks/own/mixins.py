@@ -69,9 +69,7 @@ def refuse_abilities(settings: OwnTask, home: type | ModuleType, where: str) -> 
                 found = ", ".join(settings.abilities) or "none"
                 raise ConfigError(f"{name} among task.abilities", found=found, where=where, fix=fix)
             if declared and not issubclass(home, mixin):
-                fix = (
-                    f"class {home.__name__}({mixin.__name__}, Environment), of assay.tasks.own.api; or {out}"
-                )
+                fix = f"class {home.__name__}({mixin.__name__}, Environment), of assay.rollout; or {out}"
                 raise ConfigError(
                     f"a class of {mixin.__name__}", found=f"class {home.__name__}", where=where, fix=fix
                 )
@@ -82,7 +80,7 @@ def refuse_abilities(settings: OwnTask, home: type | ModuleType, where: str) -> 
             there = [each for each in needed if _stands_in(home, each)]
             always = {*getattr(mixin, "__abstractmethods__", ()), *(_VALUES if mixin is Illustrated else ())}
             if lost := sorted(always - {*there}) or ([] if there else needed):
-                fix = f"define {lost[0]} as assay.tasks.own.api describes it; or {out}"
+                fix = f"define {lost[0]} as assay.rollout describes it; or {out}"
                 raise ConfigError(f"{name}: {', '.join(lost)}", found="none", where=where, fix=fix)
 
 

@@ -110,7 +110,7 @@ class OwnTask(TaskSettings):
     abilities: list[Ability] = Field(
         default=[],
         exclude_if=lambda value: not value,
-        description="what its code can do beside playing, by mix-ins of assay.tasks.own.api",
+        description="what its code can do beside playing, by mix-ins of assay.rollout",
         examples=[["answer_key", "illustrate"]],
     )
     flags: dict[str, Fraction | None] = Field(

@@ -52,7 +52,7 @@ def abilities(seen: Evidence) -> Finding:
             had.append(name)
         if found:
             wrong.append(f"{name}: {found}")
-    fix = "mend it as its mix-in in assay.tasks.own.api says, or take it out of the settings of the task"
+    fix = "mend it as its mix-in in assay.rollout says, or take it out of the settings of the task"
     told = ", ".join(had) or "none"
     return look.fault("; ".join(wrong), fix) if wrong else look.ok(told)
 
