@@ -204,15 +204,15 @@ def claim_verdict(rng: Random, claim: Any) -> str:
     return f"verdict {claim['verdict']}"
 
 
-def claim_sentence(rng: Random, claim: Any) -> str:
-    claim["sentence"] = another_number(rng, claim["sentence"]) or f"{claim['sentence']} It is certain."
-    return claim["sentence"][:60]
+def claim_reason(rng: Random, claim: Any) -> str:
+    claim["reasons"] = [{"code": rng.choice(("skilled", "better")), "values": {"level": 0.049}}]
+    return f"reason {claim['reasons'][0]['code']}"
 
 
 def claim_warning(rng: Random, claim: Any) -> str:
     if claim["warnings"]:
         return f"without the warning {claim['warnings'].pop(rng.randrange(len(claim['warnings'])))!r:.40}"
-    claim["warnings"].append("None.")
+    claim["warnings"].append({"code": "untrained", "values": {}})
     return "a warning more"
 
 
@@ -369,7 +369,7 @@ KINDS: dict[str, Tampering] = {
     "claim: a value": field("claim.json", claim_value),
     "claim: p": field("claim.json", claim_p),
     "claim: verdict": field("claim.json", claim_verdict),
-    "claim: sentence": field("claim.json", claim_sentence),
+    "claim: sentence": field("claim.json", claim_reason),
     "claim: warning": field("claim.json", claim_warning),
     "plan of the claim": field("claim_plan.json", plan),
     "figure": figure,

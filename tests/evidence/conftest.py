@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from assay.core.records import Episode
 from assay.core.seeds import rng
-from assay.evidence.claim.claim import Claim, ClaimPlan, compare
+from assay.evidence.claim.claim import Beside, Claim, ClaimPlan, Compared, Played, compare
+from assay.evidence.words.remarks import Remark
 from assay.statistics.report import Report, summarise
 from synthetic_episodes import SUITE, arm
 
@@ -42,16 +45,27 @@ def make_claim(
     """Return a claim about two arms with the settings of the tests, with changes."""
     settings: dict[str, Any] = {
         "rivals": {"null": never_right(before)},
-        "before_suite": SUITE,
-        "after_suite": SUITE,
-        "before_policy": "b" * 64,
-        "after_policy": "a" * 64,
+        "suites": (SUITE, SUITE),
+        "policies": ("b" * 64, "a" * 64),
         "split": "heldout",
         "decoding": "sampled",
         "training_seeds": (7,),
         "rng": rng("claim"),
     }
-    return compare(before, after, plan or make_plan(), **(settings | changes))
+    told = settings | changes
+    arms = [
+        Played(*each) for each in zip((before, after), told.pop("policies"), told.pop("suites"), strict=True)
+    ]
+    compared, beside = (
+        kind(**{each.name: told.pop(each.name) for each in fields(kind) if each.name in told})
+        for kind in (Compared, Beside)
+    )
+    return compare(arms[0], arms[1], plan or make_plan(), compared, beside=beside, **told)
+
+
+def codes(remarks: Iterable[Remark]) -> list[str]:
+    """Return what is said, by its codes."""
+    return [each.code for each in remarks]
 
 
 def never_right(episodes: list[Episode]) -> list[Episode]:

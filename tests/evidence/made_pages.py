@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from dataclasses import fields
 from html.parser import HTMLParser
 from typing import Any
 
@@ -13,9 +14,10 @@ from assay.core.records import Episode, HealthSummary, TrainFacts
 from assay.evidence.claim.claim import Claim
 from assay.evidence.figures.comparison_figures import before_after_summary, reward_distribution
 from assay.evidence.figures.drawing import render
-from assay.evidence.page.report import report_html
+from assay.evidence.page.report import Basis, Comparison, Shows, report_html
 from assay.evidence.page.shell import Shown, Tick
 from assay.evidence.tables.trajectories import KINDS, Pair, Stepped
+from assay.evidence.words.remarks import remark
 from assay.tasks.protocol import Panel, Picture
 from conftest import make_claim, make_report
 from synthetic_episodes import arm, episode
@@ -130,38 +132,52 @@ def made_page(text: str | Sequence[str] = "plain", **changes: Any) -> str:
     said = texts[0]
     claim = plain_claim().model_copy(
         update={
-            "warnings": tuple(texts),
-            "reason": said,
-            "sentence": said,
-            "plan": plain_claim().plan.model_copy(update={"checkpoint_rule": said, "cluster_name": said}),
+            "warnings": tuple(remark("how_trained", how=whole(each)) for each in texts),
+            "reasons": (remark("rival_not_played", rival=whole(said)),),
+            "plan": plain_claim().plan.model_copy(
+                update={"primary": said, "checkpoint_rule": said, "cluster_name": said}
+            ),
         }
     )
-    # pandas takes no half of a surrogate pair; everything else does.
-    cells = [each.encode("utf-8", "replace").decode() for each in texts]
+    # pandas and records take no half of a surrogate pair; everything else does.
+    cells = [whole(each) for each in texts]
     frame = pd.DataFrame({"name": [*cells, "last"], cells[0]: [None, *cells]})
     shown = [Shown(said, each.svg, said, each.table, said, said) for each in figures()]
     held = (True, False, None)
     settings: dict[str, Any] = {
-        "title": said,
         "digests": {said: said},
         "run": frame,
         "checked": [Tick(each, held[k % 3], each) for k, each in enumerate(texts)],
-        "findings": texts,
+        "findings": claim.warnings,
+        "data": {said: frame},
+        "limits": texts,
+        "verify": [(said, said)],
         "arms": arms(),
-        "compared": shown,
+        "figures": shown,
         "tables": {said: frame},
         "baselines": frame,
         "rivals": shown[:1],
-        "trained": FACTS,
-        "training_figures": shown[:1],
         "stepped": [
             Stepped(pair, (hostile_pictures(said, 2), hostile_pictures(said, 2))) for pair in pairs[:2]
         ],
         "pairs": pairs,
         "prompts": {pair.before.item_id: said for pair in pairs},
         "truths": {pair.before.item_id: said for pair in pairs},
-        "data": {said: frame},
-        "limits": texts,
-        "verify": [(said, said)],
+        "trained": FACTS,
+        "training": shown[:1],
     }
-    return report_html(changes.pop("claim", claim), **(settings | changes))
+    return page_of(changes.pop("claim", claim), said, **(settings | changes))
+
+
+def page_of(claim: Claim, title: str = "t", **told: Any) -> str:
+    """Return the page of a claim; what else it shows is named as the parts of a page name it."""
+    basis, comparison, shows = (
+        kind(**{each.name: told.pop(each.name) for each in fields(kind) if each.name in told})
+        for kind in (Basis, Comparison, Shows)
+    )
+    return report_html(claim, title, basis=basis, comparison=comparison, shows=shows, **told)
+
+
+def whole(text: str) -> str:
+    """Return a text without halves of surrogate pairs, which no record takes."""
+    return text.encode("utf-8", "replace").decode()

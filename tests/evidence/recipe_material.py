@@ -59,7 +59,7 @@ def run(
         rivals=rivals or {"null": [e.model_copy(update={"success": lower}) for e in before]},
         random_arm=random_arm,
         training_seeds=(seed,),
-        after_policy=f"{recipe}{seed}".rjust(64, "0"),
+        policies=("b" * 64, f"{recipe}{seed}".rjust(64, "0")),
     )
     settings = {"train.steps": "200", "train.learning_rate": recipe}
     known = KnownClaim.model_validate_json(claim.model_dump_json())

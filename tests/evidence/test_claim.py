@@ -13,17 +13,19 @@ from assay.core.config.settings import AcknowledgedAlarm
 from assay.core.errors import EvidenceError
 from assay.core.records import HEALTH_RULES, Episode, HealthRule, RuleSummary
 from assay.core.seeds import rng
-from assay.dataset.audit_records import Contamination, Overlap, judged
+from assay.dataset.audit_records import Contamination, Overlap, judged, overlap_said
 from assay.dataset.fingerprint import Fingerprint, SplitFingerprint
 from assay.dataset.suite import Suite
 from assay.evidence.claim.aa_test import aa_control
-from assay.evidence.claim.claim import Claim, ClaimPlan, controls_said, not_evaluable, plan_digest
+from assay.evidence.claim.claim import Claim, ClaimPlan, Compared, not_evaluable, plan_digest
 from assay.evidence.claim.differences import gain_split, success_changes
 from assay.evidence.claim.plan import largest_cluster
 from assay.evidence.claim.warnings import answer_for
+from assay.evidence.words.remarks import Remark, remark
+from assay.evidence.words.sentences import controls_said
 from assay.tasks.protocol import Item
-from conftest import make_claim, make_plan
-from synthetic_episodes import arm, episode
+from conftest import codes, make_claim, make_plan
+from synthetic_episodes import SUITE, arm, episode
 
 
 def test_a_claim_survives_json(claim: Claim) -> None:
@@ -61,39 +63,40 @@ def test_a_stratum_that_falls_is_a_warning_since_strata_are_exploratory() -> Non
     ]
     found = make_claim(arms[0], arms[1])
     assert found.verdict == "IMPROVED"
-    assert "Got worse within strata, which is exploratory (Holm p <= 0.05): tier=few." in found.warnings
+    assert remark("strata_worse", level=0.05, strata=["tier=few"]) in found.warnings
 
 
 def test_notes_from_elsewhere_are_warnings_whatever_the_verdict(
     before: list[Episode], after: list[Episode]
 ) -> None:
-    plain, noted = make_claim(before, after), make_claim(before, after, notes=("an alarm", "a cut"))
-    assert noted.warnings == (*plain.warnings, "an alarm", "a cut")
+    notes = remark("untrained"), remark("other_tokenizer")
+    plain, noted = make_claim(before, after), make_claim(before, after, notes=notes)
+    assert noted.warnings == (*plain.warnings, *notes)
     assert noted.model_copy(update={"warnings": plain.warnings}) == plain
-    barred = make_claim(before, after, after_suite="x" * 64, notes=("an alarm",))
-    assert barred.verdict == "NOT EVALUABLE" and barred.warnings == ("an alarm",)
+    barred = make_claim(before, after, suites=(SUITE, "x" * 64), notes=notes)
+    assert barred.verdict == "NOT EVALUABLE" and barred.warnings == notes
 
 
 def test_a_draft_has_numbers_and_no_verdict_effect_or_p_and_says_what_would_bar_a_claim(
     before: list[Episode], after: list[Episode]
 ) -> None:
-    asked = {"split": "validation", "blockers": ["a leak"], "notes": ("an alarm",)}
+    asked = {"split": "validation", "stops": [remark("other_alarms")], "notes": (remark("untrained"),)}
     found, claimed = make_claim(before, after, **asked), make_claim(before, after)
     assert (found.verdict, found.effect, found.p) == ("DRAFT", None, None)
     assert found.difference == claimed.difference and claimed.verdict == "IMPROVED"
-    assert found.warnings == ("Would bar a claim: a leak.", "an alarm")
+    assert found.warnings == (remark("would_bar", found=remark("other_alarms")), remark("untrained"))
     assert "No verdict" in found.sentence and not re.search(r"\bp [=<]|IMPROVED|rose|matter", found.sentence)
     assert controls_said(found) == ""
 
 
 def test_under_six_clusters_a_claim_is_descriptive_only() -> None:
     found = make_claim(arm("base", 0.3, clusters=5), arm("trained", 0.9, clusters=5))
-    assert (found.verdict, found.p) == ("NO EVIDENCE", None) and "descriptive only" in found.reason
+    assert (found.verdict, found.p, codes(found.reasons)) == ("NO EVIDENCE", None, ["too_few_clusters"])
 
 
 def test_six_to_nine_clusters_give_a_warning() -> None:
     found = make_claim(arm("base", 0.3, clusters=8), arm("trained", 0.9, clusters=8))
-    assert any("Only 8 scenarios" in text for text in found.warnings)
+    assert remark("few_clusters", n=8, clusters="scenarios") in found.warnings
 
 
 def test_having_seen_no_change_in_few_clusters_excludes_little() -> None:
@@ -111,7 +114,7 @@ def test_one_of_a_kind_is_said_in_the_singular() -> None:
     )
     assert "1 scenario, 1 item, K = 4" in found.sentence
     assert (
-        found.warnings[0] == "Descriptive only: 1 scenario, where a test needs 6 of such sizes."
+        str(found.warnings[0]) == "Descriptive only: 1 scenario, where a test needs 6 of such sizes."
         and "1 cluster," in found.reason
     )
 
@@ -143,7 +146,7 @@ def test_a_control_on_the_same_draws_is_not_a_control(before: list[Episode]) -> 
 def test_a_single_draw_cannot_be_its_own_control() -> None:
     found = make_claim(arm("base", 0.3, draws=1), arm("trained", 0.8, draws=1), make_plan(draws=1))
     assert found.control is not None and found.control.passed is None
-    assert any("No A/A control" in text for text in found.warnings)
+    assert "control_not_run" in codes(found.warnings)
 
 
 def test_false_positives_of_the_whole_claim_stay_near_their_level() -> None:
@@ -272,21 +275,22 @@ def leak(kind: Any) -> Contamination:
     return Contamination(n_records={}, compared={}, overlaps=(shared,))
 
 
-def leaks(kind: Any) -> list[tuple[str, str]]:
-    return judged(leak(kind), ("train", "validation", "heldout"))[0]
+def leaks(kind: Any) -> list[Remark]:
+    bars, _ = judged(leak(kind), ("train", "validation", "heldout"))
+    return [remark("leak", overlap=each) for each in bars]
 
 
 OBSTACLES: dict[str, tuple[list[Episode], list[Episode], dict[str, Any], str]] = {
-    "suite of the base": (BASE, TRAINED, {"before_suite": "x" * 64}, "before arm was played on suite x"),
-    "suite of the trained": (BASE, TRAINED, {"after_suite": "x" * 64}, "after arm was played on suite x"),
+    "suite of the base": (BASE, TRAINED, {"suites": ("x" * 64, SUITE)}, "before arm was played on suite x"),
+    "suite of the trained": (BASE, TRAINED, {"suites": (SUITE, "x" * 64)}, "after arm was played on suite x"),
     "prompt in two splits": (
         BASE,
         TRAINED,
-        {"blockers": leaks("prompt")},
+        {"stops": leaks("prompt")},
         "leak: heldout and train share 3 prompts",
     ),
-    "scenario in two splits": (BASE, TRAINED, {"blockers": leaks("scenario")}, "share 3 scenario ids"),
-    "seed in two splits": (BASE, TRAINED, {"blockers": leaks("seed")}, "share 3 generator seeds"),
+    "scenario in two splits": (BASE, TRAINED, {"stops": leaks("scenario")}, "share 3 scenario ids"),
+    "seed in two splits": (BASE, TRAINED, {"stops": leaks("seed")}, "share 3 generator seeds"),
     "missing draw": (BASE, TRAINED[:-1], {}, "1 missing, first ('item-039', 3)"),
     "repeated draw": ([*BASE, BASE[0]], TRAINED, {}, "1 repeated"),
     "no episodes": (BASE, [], {}, "at least one episode"),
@@ -306,7 +310,7 @@ OBSTACLES: dict[str, tuple[list[Episode], list[Episode], dict[str, Any], str]] =
     "red alarm": (
         BASE,
         TRAINED,
-        {"blockers": answer_for([red()], {})[0]},
+        {"stops": answer_for([red()], {})[0]},
         "ALARM kl in training: RED from step 90",
     ),
 }
@@ -318,23 +322,19 @@ def test_each_obstacle_ends_as_not_evaluable_with_its_reason_and_no_number_in_th
     found = make_claim(before, after, **changes)
     assert found.verdict == "NOT EVALUABLE" and found.effect is None
     assert reason in found.reason and (
-        found.difference is None or "base_again" in changes or "blockers" in changes
+        found.difference is None or "base_again" in changes or "stops" in changes
     )
     assert found.sentence.startswith("held-out result not evaluable: ") and not re.search(
         r"\d", found.sentence
     )
-    assert "blocking finding" not in found.sentence  # every kind is named in words
 
 
 def test_evidence_that_cannot_be_read_has_a_claim_without_any_number() -> None:
     found = not_evaluable(
         make_plan(),
-        [("a damaged file", "a damaged file: x.jsonl, line 3")],
-        before_policy="unknown",
-        after_policy="unknown",
-        split="heldout",
-        decoding="sampled",
-        training_seeds=(),
+        [remark("unreadable", where="x.jsonl, line 3", expected="a record", found="9")],
+        policies=("unknown", "unknown"),
+        compared=Compared("heldout", "sampled"),
     )
     assert (
         found.verdict == "NOT EVALUABLE" and "line 3" in found.reason and not re.search(r"\d", found.sentence)
@@ -345,28 +345,27 @@ def test_evidence_that_cannot_be_read_has_a_claim_without_any_number() -> None:
 def test_what_only_warns_does_not_bar() -> None:
     for kind in ("ngram", "answer", "shared_seed"):
         bars, notes = judged(leak(kind), ("train", "heldout"))
-        assert not bars and len(notes) == 1 and "heldout" in notes[0]
+        assert not bars and len(notes) == 1 and "heldout" in overlap_said(notes[0])
     assert judged(leak("prompt"), ("train", "validation")) == ([], [])
 
 
 def test_a_red_alarm_that_was_answered_for_stays_a_warning_with_the_reason() -> None:
     bars, notes = answer_for([red(), red("entropy", "AMBER")], {"kl": "looked at: the probe is short"})
-    assert not bars and "\u201clooked at: the probe is short\u201d" in notes[0] and "ALARM kl" in notes[0]
-    found = make_claim(BASE, TRAINED, blockers=bars, notes=notes)
+    said = str(notes[0])
+    assert not bars and "\u201clooked at: the probe is short\u201d" in said and "ALARM kl" in said
+    found = make_claim(BASE, TRAINED, stops=bars, notes=notes)
     assert found.verdict == "IMPROVED" and notes[0] in found.warnings
 
 
 def test_an_answer_for_an_alarm_that_did_not_ring_is_said() -> None:
     bars, notes = answer_for([red("entropy", "AMBER")], {"entropy": "fine", "kl": "fine"})
-    assert not bars and [note.split(" did not")[0] for note in notes] == [
-        "Acknowledged alarm entropy",
-        "Acknowledged alarm kl",
-    ]
+    idle = [remark("alarm_did_not_ring", rule=rule, reason="fine") for rule in ("entropy", "kl")]
+    assert not bars and notes == idle
 
 
 def test_a_hostile_reason_is_quoted_on_one_line_with_nothing_invisible() -> None:
     text = "fine\u201d\n\n# IMPROVED <script>\x1b[31m\u202e\u2028"
-    note = answer_for([red()], {"kl": text})[1][0]
+    note = str(answer_for([red()], {"kl": text})[1][0])
     assert "\n" not in note and "\x1b" not in note and "\u202e" not in note and "\u2028" not in note
     assert note.count("\u201d") == 1
 
@@ -396,7 +395,7 @@ def test_rewards_without_bounds_that_hold_are_not_tested_and_that_is_said(
 ) -> None:
     found = make_claim(BASE, TRAINED, make_plan(reward_range=bounds))
     assert found.secondary["mean_reward"].p is None and found.secondary["mass_correct_rate"].p is not None
-    assert any(text.startswith("Not tested: mean_reward.") for text in found.warnings)
+    assert remark("not_tested", measures=["mean_reward"]) in found.warnings
 
 
 def test_wider_bounds_of_rewards_make_wider_intervals() -> None:
@@ -435,7 +434,7 @@ def test_clusters_larger_than_any_drawn_are_held_possible_where_the_plan_knows_o
     found = make_claim(base, good, make_plan(largest_cluster=60))
     assert found.verdict == "NO EVIDENCE" and found.p is None
     assert found.reason == "descriptive only: 20 clusters, a test needs 113 of such sizes"
-    assert found.warnings[0] == "Descriptive only: 20 scenarios, where a test needs 113 of such sizes."
+    assert found.warnings[0].values["needed"] == 113
 
 
 def test_one_cluster_that_outweighs_the_others_lets_nothing_be_shown() -> None:

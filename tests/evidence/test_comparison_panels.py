@@ -28,7 +28,7 @@ from assay.evidence.tables.claim_tables import plot_tables
 from assay.statistics.intervals import wilson
 from assay.statistics.report import Report
 from conftest import make_claim, make_plan, make_report
-from synthetic_episodes import arm
+from synthetic_episodes import SUITE, arm
 from synthetic_structured import structured_arm
 from test_figures import words
 
@@ -97,7 +97,7 @@ def test_a_figure_of_one_task_does_not_appear_for_another(
 
 
 def test_a_claim_that_is_not_evaluable_pairs_nothing() -> None:
-    found = drawn(*HUNT, after_suite="x" * 64)
+    found = drawn(*HUNT, suites=(SUITE, "x" * 64))
     assert list(found) == COMMON[:2]
     assert "after \u2212 before" not in words(found["reward_distribution"].figure)
 
@@ -250,7 +250,7 @@ def test_every_finding_has_its_numbers_and_says_change_only_where_it_is_shown(
     found = drawn(*same)
     assert found["before_after_summary"].finding.startswith("No change shown: success ")
     assert (
-        drawn(*HUNT, after_suite="x" * 64)["before_after_summary"].finding
+        drawn(*HUNT, suites=(SUITE, "x" * 64))["before_after_summary"].finding
         == "Not evaluable: no number is shown"
     )
 
@@ -294,7 +294,7 @@ def test_the_tables_of_dvc_plots_hold_what_the_reports_do(
         tables["differences"]["measure"]
     )
     assert tables["rewards"].groupby("arm")["n"].sum().to_dict() == {"before": 160, "after": 160}
-    barred = make_claim(before, after, after_suite="x" * 64)
+    barred = make_claim(before, after, suites=(SUITE, "x" * 64))
     assert plot_tables(barred, *reports, (before, after), gaps)["differences"].empty
 
 

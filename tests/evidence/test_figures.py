@@ -37,6 +37,7 @@ from assay.statistics.checkpoint_rows import best_of_items, checkpoint_row
 from assay.statistics.report import Report
 from assay.training.log.history import component_row
 from conftest import make_claim, make_plan, make_report
+from synthetic_episodes import SUITE
 from synthetic_structured import FLAGS, METRICS, PARTS, structured_arm
 
 
@@ -421,7 +422,7 @@ def test_a_figure_has_its_finding_above_the_picture_that_stands_alone_and_turns_
 
 
 def test_a_claim_that_is_not_evaluable_draws_no_number(before: list[Episode], after: list[Episode]) -> None:
-    found = make_claim(before, after, after_suite="x" * 64)
+    found = make_claim(before, after, suites=(SUITE, "x" * 64))
     figure = before_after_summary(found, make_report(before), make_report(after))
     assert "NOT EVALUABLE" in words(figure) and not figure.axes[0].get_lines()
 

@@ -10,20 +10,20 @@ import pytest
 
 from assay.core.records import Episode, HealthSummary, RuleSummary
 from assay.evidence.claim.claim import Claim
-from assay.evidence.claim.openings import NOT_KNOWN
-from assay.evidence.claim.warnings import UNACKNOWLEDGED
 from assay.evidence.page.shell import Tick
+from assay.evidence.words.remarks import Remark, remark
 from assay.stages.render_evidence.claim_inputs import OTHER_PLAN, OTHER_POLICY
 from assay.stages.render_evidence.integrity import integrity
 from assay.stages.render_evidence.limits import limits
 from assay.tasks.protocol import Task
 from conftest import make_claim, make_report
 from made_pages import FACTS
+from synthetic_episodes import SUITE
 
 TASK = cast(Task, SimpleNamespace(cluster_name="scenarios", ceiling="oracle"))
 
 
-def ticks(claim: Claim, *blockers: str | tuple[str, str], facts: Any = FACTS, **more: Any) -> dict[str, Tick]:
+def ticks(claim: Claim, *blockers: Remark, facts: Any = FACTS, **more: Any) -> dict[str, Tick]:
     settings: dict[str, Any] = {"graded": {"pre_eval": 160, "post_eval": 160}, "misgraded": []}
     return {each.name: each for each in integrity(claim, facts, None, blockers=blockers, **(settings | more))}
 
@@ -40,28 +40,26 @@ def test_every_check_that_was_made_and_held_is_a_tick_and_the_others_say_that_th
 
 
 @pytest.mark.parametrize(
-    ("kind", "name"),
+    ("code", "name"),
     [
-        *((kind, "Plan before training") for kind in OTHER_PLAN),
-        *((kind, "Same policies") for kind in OTHER_POLICY),
-        ("a leak between splits: scenario ids in common", "Contamination"),
-        (UNACKNOWLEDGED, "Alarms of the training"),
-        (NOT_KNOWN, "Openings"),
+        *((code, "Plan before training") for code in OTHER_PLAN),
+        *((code, "Same policies") for code in OTHER_POLICY),
+        ("other_records", "Contamination"),
+        ("other_alarms", "Alarms of the training"),
+        ("openings_lost", "Openings"),
     ],
 )
-def test_what_bars_a_claim_takes_the_tick_of_its_check(claim: Claim, kind: str, name: str) -> None:
+def test_what_bars_a_claim_takes_the_tick_of_its_check(claim: Claim, code: str, name: str) -> None:
     shared = SimpleNamespace(compared={})
-    rows = integrity(
-        claim, FACTS, cast(Any, shared), blockers=[(kind, f"{kind}: so")], graded={}, misgraded=[]
-    )
+    rows = integrity(claim, FACTS, cast(Any, shared), blockers=[remark(code)], graded={}, misgraded=[])
     assert [row.name for row in rows if row.held is False] == [name]
 
 
 def test_what_bars_a_claim_and_belongs_to_no_check_has_a_line_of_its_own(claim: Claim) -> None:
-    found = ticks(claim, "something quite new", misgraded=[])
-    assert found["Found"].held is False and found["Found"].said == "something quite new"
+    found = ticks(claim, remark("log_not_whole"), misgraded=[])
+    assert found["Found"].held is False and found["Found"].said == str(remark("log_not_whole"))
     bad = "post_eval: 3 episodes graded otherwise when graded again"
-    found = ticks(claim, bad, misgraded=[bad])
+    found = ticks(claim, remark("misgraded", found=bad), misgraded=[bad])
     assert found["Graded again"].held is False and "Found" not in found
 
 
@@ -75,7 +73,7 @@ def test_a_red_alarm_is_never_a_tick_whoever_answered_for_it(claim: Claim) -> No
 
 
 def test_an_unpaired_claim_has_no_tick_for_its_suite(before: list[Episode], after: list[Episode]) -> None:
-    assert ticks(make_claim(before, after, after_suite="x" * 64))["Same suite"].held is False
+    assert ticks(make_claim(before, after, suites=(SUITE, "x" * 64)))["Same suite"].held is False
 
 
 def test_limits_name_a_weak_base_and_who_plays_better_than_the_trained_policy(
@@ -96,5 +94,5 @@ def test_limits_name_a_weak_base_and_who_plays_better_than_the_trained_policy(
         assert word in said
     strong = " ".join(limits(TASK, claim, second, first, {"clever": second}))
     assert "Scripted players above the trained policy's" in strong
-    barred = make_claim(before, after, after_suite="x" * 64)
+    barred = make_claim(before, after, suites=(SUITE, "x" * 64))
     assert "% success" not in " ".join(limits(TASK, barred, first, second, {"clever": second}))

@@ -7,16 +7,10 @@ from typing import Any
 import pytest
 
 from assay.core.records import OpenedRecords, OtherPolicy
-from assay.evidence.claim.openings import (
-    NOT_KNOWN,
-    OTHER_OPENING,
-    level_of,
-    opening_obstacles,
-    opening_said,
-    opening_warnings,
-    openings_of,
-)
+from assay.evidence.claim.openings import level_of, opening_obstacles, opening_warnings, openings_of
 from assay.evidence.claim.plan import ClaimPlan
+from assay.evidence.words.remarks import Remark, remark
+from assay.evidence.words.sentences import opening_said
 
 PLAN = ClaimPlan.model_construct(alpha=0.05, seeds=(0, 1, 2))
 
@@ -46,7 +40,7 @@ def records(**changes: Any) -> OpenedRecords:
 
 def bars(found: OpenedRecords, **changes: Any) -> list[str]:
     asked: dict[str, Any] = {"policy": "p" * 64, "records": "r", "seed": 0} | changes
-    return [kind for kind, _ in opening_obstacles(found, PLAN, **asked)]
+    return [each.code for each in opening_obstacles(found, PLAN, **asked)]
 
 
 def test_the_first_opening_is_tested_at_alpha_and_nothing_is_held_against_it() -> None:
@@ -64,12 +58,12 @@ def test_a_later_opening_has_a_smaller_level_and_says_so(place: int, level: floa
     assert f"number {place}" in opening_said(opened, level, PLAN) and f"{level:.2g}" in opening_said(
         opened, level, PLAN
     )
-    (said,) = opening_warnings(opened, found)
+    said = str(*opening_warnings(opened, found))
     assert f"{place - 1} tr" in said and f"number {place}" in said
 
 
 def test_an_unknown_number_of_openings_is_never_read_as_one() -> None:
-    assert bars(records(place=None)) == [NOT_KNOWN]
+    assert bars(records(place=None)) == ["openings_lost"]
     assert "not known" in opening_said(openings_of(records(place=None), "0" * 64), 0.05, PLAN)
     with pytest.raises(ValueError, match="place 2, behind 3 others"):
         records(place=2, others=others(3))
@@ -79,23 +73,23 @@ def test_an_unknown_number_of_openings_is_never_read_as_one() -> None:
     "changes", [{"policy": "q" * 64}, {"records": "other"}, {"seed": 1}], ids=lambda each: next(iter(each))
 )
 def test_openings_of_something_else_bar_the_claim(changes: dict[str, Any]) -> None:
-    assert bars(records(), **changes) == [OTHER_OPENING]
-    assert bars(records(seeds=(0, 1))) == [OTHER_OPENING]
+    assert bars(records(), **changes) == ["other_opening"]
+    assert bars(records(seeds=(0, 1))) == ["other_opening"]
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"restored": 2}, "removed, cut, or replaced by an older copy: 2 policies"),
-        ({"put_back": 2}, "Git had put an older ledger of held-out openings in place"),
-        ({"seed": 9}, "Training seed 9 is not among the seeds of the plan."),
-        ({"left_out": (7, 8)}, "left out: 7, 8."),
-        ({"first_family": "g"}, "registered after its policy had seen"),
-        ({"rolls": 2}, "had trained seed 0 before, to 2 other policies"),
+        ({"restored": 2}, remark("ledger_restored", n=2)),
+        ({"put_back": 2}, remark("ledger_put_back", n=2)),
+        ({"seed": 9}, remark("seed_not_planned", seed=9)),
+        ({"left_out": (7, 8)}, remark("seeds_left_out", seeds=[7, 8])),
+        ({"first_family": "g"}, remark("seed_planned_late", seed=0)),
+        ({"rolls": 2}, remark("rolled_before", seed=0, n=2)),
     ],
 )
-def test_what_was_done_to_ledger_and_seeds_is_said(changes: dict[str, Any], said: str) -> None:
+def test_what_was_done_to_ledger_and_seeds_is_said(changes: dict[str, Any], said: Remark) -> None:
     found = records(**changes)
     opened = openings_of(found, "0" * 64)
-    assert said in opening_warnings(opened, found)[0]
+    assert opening_warnings(opened, found)[0] == said
     assert opened.registered == (next(iter(changes)) in ("restored", "put_back", "rolls"))

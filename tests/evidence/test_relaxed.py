@@ -13,7 +13,8 @@ from assay.core.config.health import HealthSettings
 from assay.core.config.reading import parse_params
 from assay.core.config.settings import Gates, Params
 from assay.core.config.training import ExternalTraining
-from assay.evidence.claim.relaxed import CHOICES, NUMBERS, cooler_said, cut_said, relaxed, relaxed_said
+from assay.evidence.claim.relaxed import CHOICES, NUMBERS, looser_limits, other_measuring, relaxed
+from assay.evidence.words.remarks import remark
 
 PRESETS = sorted(path.stem for path in (ROOT / "configs/grpo").glob("[!_]*.yaml") if "smoke" not in path.stem)
 
@@ -78,8 +79,8 @@ def test_a_looser_number_is_named_with_both_values(name: str) -> None:
     value = BEYOND[looser](usual)
     params = changed_freely(name, int(value) if name.endswith(("_for", "episodes", "steps")) else value)
     assert relaxed(params) == {name: (usual, value)}
-    (said,) = relaxed_said(params)
-    assert name in said and f"{value:g}" in said and f"usual {usual:g}" in said
+    found = looser_limits(params)[0]
+    assert str(found) == f"Looser than usual: {name} {value:g} (usual {usual:g})."
 
 
 def changed_freely(name: str, value: Any) -> Params:
@@ -114,24 +115,22 @@ def test_a_relaxed_choice_is_named(name: str, value: Any) -> None:
 
 
 def test_nothing_relaxed_says_nothing_and_the_smoke_test_is_named_for_what_it_is() -> None:
-    assert relaxed_said(parse_params(composed("tiny"))) == []
+    assert looser_limits(parse_params(composed("tiny"))) == []
     assert "base.gates.copy_accuracy" in relaxed(parse_params(composed("tiny_smoke")))
 
 
 def test_the_temperature_of_evaluations_is_named_in_the_claim_where_it_is_not_1() -> None:
-    assert cooler_said(changed("generation.evaluation_temperature", 0.7)) == [
-        "Measured at temperature 0.7, trained at 1."
-    ]
+    cooler = changed("generation.evaluation_temperature", 0.7)
+    assert other_measuring(cooler) == [remark("cooler", measured=0.7, trained=1.0)]
     for same in (None, 1.0):
-        assert cooler_said(changed("generation.evaluation_temperature", same)) == []
+        assert other_measuring(changed("generation.evaluation_temperature", same)) == []
     elsewhere = changed("generation.evaluation_temperature", 0.7).model_copy(
         update={"train": ExternalTraining.model_construct(kind="external")}
     )
-    assert cooler_said(elsewhere) == ["Measured at temperature 0.7."]
+    assert other_measuring(elsewhere) == [remark("cooler", measured=0.7, trained=None)]
 
 
 def test_what_is_cut_off_before_grading_is_said() -> None:
-    assert cut_said(changed("task.cut", ["think", "fence"])) == [
-        "Cut off each completion before it was graded: think, fence."
-    ]
-    assert cut_said(changed("task.cut", [])) == []
+    wanted = remark("cut_before_grading", cut=["think", "fence"])
+    assert wanted in other_measuring(changed("task.cut", ["think", "fence"]))
+    assert wanted not in other_measuring(changed("task.cut", []))

@@ -12,12 +12,13 @@ from assay.core.records import Episode
 from assay.core.seeds import rng
 from assay.evidence.claim.claim import Claim
 from assay.evidence.page.item_index import index_of_items
-from assay.evidence.page.report import item_by_item, pairs_that_fit, report_html
+from assay.evidence.page.report import item_by_item, pairs_that_fit
 from assay.evidence.page.shell import SCRIPT, Tick, few_rows
 from assay.evidence.tables.trajectories import KINDS, Pair, choose_pairs
+from assay.evidence.words.remarks import remark
 from conftest import make_claim, make_plan
-from made_pages import FACTS, Tags, figures, hostile_pair, made_page, plain_claim
-from synthetic_episodes import arm, episode
+from made_pages import FACTS, Tags, figures, hostile_pair, made_page, page_of, plain_claim
+from synthetic_episodes import SUITE, arm, episode
 
 ORDER = (
     "Verdict and scope",
@@ -51,7 +52,7 @@ def test_the_sections_stand_in_the_order_of_reading_and_the_links_find_them() ->
 
 
 def test_the_verdict_comes_first_with_sentence_numbers_and_scope(claim: Claim) -> None:
-    text = top(report_html(claim, title="t", digests={}))
+    text = top(page_of(claim))
     places = [
         text.index(word)
         for word in ("▲ IMPROVED", "held-out success rose", "success before, %", "checkpoint rule")
@@ -94,7 +95,7 @@ def test_ids_are_unique_and_references_resolve() -> None:
 
 
 def test_behind_every_figure_stands_its_table_and_where_all_of_it_is() -> None:
-    text = made_page("plain", compared=figures(), training_figures=[])
+    text = made_page("plain", figures=figures(), training=[])
     assert text.count("<figure>") == 3 == text.count("The numbers of this figure")
     assert text.count("Every 4th of 200 rows, and the last; all of them: log.csv.</caption>") == 2
 
@@ -119,35 +120,35 @@ def test_items_are_counted_by_successes_before_and_after(before: list[Episode], 
 def test_a_claim_that_is_not_evaluable_carries_no_number_at_the_top(
     before: list[Episode], after: list[Episode]
 ) -> None:
-    barred = make_claim(before, after, blockers=["the plan of the claim was changed after training"])
-    text = report_html(barred, title="t", digests={}, arms=(before, after))
+    barred = make_claim(before, after, stops=[remark("plan_changed")])
+    text = page_of(barred, arms=(before, after))
     headline = re.findall(r'<p class="(?:verdict bad|lead)">(.*?)</p>', text)
     assert len(headline) == 2 and not re.search(r"\d", words("".join(headline)))
     assert "✕ NOT EVALUABLE" in top(text) and '<dl class="facts">' not in text
     assert "They support no claim" in words(text)
-    unpaired = make_claim(before, after, after_suite="x" * 64)
-    text = report_html(unpaired, title="t", digests={})
+    unpaired = make_claim(before, after, suites=(SUITE, "x" * 64))
+    text = page_of(unpaired)
     assert "The arms could not be compared" in words(text) and "Controls" not in text
 
 
 def test_every_verdict_has_a_sign_beside_its_colour(before: list[Episode], after: list[Episode]) -> None:
     equal = make_claim(before, before, make_plan(draws=4))
     worse = make_claim(after, before)
-    shown = [top(report_html(each, title="t", digests={})) for each in (equal, worse)]
+    shown = [top(page_of(each)) for each in (equal, worse)]
     assert "= NO EVIDENCE" in shown[0] and "▼ REGRESSED" in shown[1]
 
 
 def test_findings_bar_a_claim_and_their_absence_is_said(claim: Claim) -> None:
-    text = words(report_html(claim, title="t", digests={}, findings=[]))
+    text = words(page_of(claim, findings=[]))
     assert "Nothing that bars a claim was found." in text
-    text = words(report_html(claim, title="t", digests={}, findings=["it does not"]))
-    assert "Nothing that bars" not in text and "it does not" in text
-    assert "Nothing that bars" not in words(report_html(claim, title="t", digests={}))
+    text = words(page_of(claim, findings=[remark("log_not_whole")]))
+    assert "Nothing that bars" not in text and "does not hold every step" in text
+    assert "Nothing that bars" not in words(page_of(claim))
 
 
 def test_every_check_has_a_sign_a_word_and_what_was_looked_at(claim: Claim) -> None:
     checks = [Tick("One", True, "all of it."), Tick("Two", False, "half."), Tick("Three", None, "no file.")]
-    text = words(report_html(claim, title="t", digests={}, checked=checks))
+    text = words(page_of(claim, checked=checks))
     for said in (
         "\u2713 One (held) all of it.",
         "\u2717 Two (not held) half.",
@@ -167,7 +168,7 @@ def test_the_first_figure_and_the_limits_stand_before_every_table() -> None:
 
 def test_a_figure_is_headed_by_what_it_shows(claim: Claim) -> None:
     shown = [replace(each, finding="Success rose by +30.0 points, n = 40 items.") for each in figures()]
-    text = report_html(claim, title="t", digests={}, compared=shown)
+    text = page_of(claim, figures=shown)
     heads = re.findall(r"<figcaption><h3>(.*?)</h3>", text)
     assert heads == ["Success rose by +30.0 points, n = 40 items."] * 2
     assert text.count('alt="Success rose by +30.0 points, n = 40 items. figure') == 2
@@ -181,7 +182,7 @@ def test_every_pair_is_found_by_its_item_and_its_lines_and_broken_items_come_fir
     assert len(index.rows) == 40 and index.said == "40 items, 160 pairs"
     gains = [int(cells[4].replace("\u2212", "-")) for cells, _ in index.rows]
     assert gains == sorted(gains)
-    text = report_html(claim, title="t", digests={}, arms=(before, after), pairs=pairs)
+    text = page_of(claim, arms=(before, after), pairs=pairs)
     for cells, places in index.rows:
         assert f'<th scope="row">{cells[0]}</th>' in text
         first, last = map(int, cells[7].split("\u2013"))
@@ -194,12 +195,12 @@ def test_every_pair_is_found_by_its_item_and_its_lines_and_broken_items_come_fir
 
 
 def test_a_control_that_was_not_asked_for_is_not_run(claim: Claim) -> None:
-    rows = words(report_html(claim.model_copy(update={"control": None}), title="t", digests={}))
+    rows = words(page_of(claim.model_copy(update={"control": None})))
     assert "base against base control missing not run" in rows
 
 
 def test_alarms_and_the_chosen_checkpoint_are_said_in_words(claim: Claim) -> None:
-    text = words(report_html(claim, title="t", digests={}, trained=FACTS))
+    text = words(page_of(claim, trained=FACTS))
     assert (
         "step 150" in text and "Worst alarm: ● GREEN." in text and "Never measured" in text and "clip" in text
     )
@@ -209,7 +210,7 @@ def test_it_is_said_how_many_episodes_of_how_many_are_shown(
     before: list[Episode], after: list[Episode], claim: Claim
 ) -> None:
     pairs = choose_pairs(before, after, rng(0), n_random=4, n_each=2)
-    text = report_html(claim, title="t", digests={}, arms=(before, after), pairs=pairs)
+    text = page_of(claim, arms=(before, after), pairs=pairs)
     assert f"{len(pairs)} of 160 pairs" in text and text.count("<article") == len(pairs)
     assert re.findall(r'<option value="(\w*)"( selected)?>', text)[1] == ("random", " selected")
     assert {pair.kind for pair in pairs} == set(KINDS)
@@ -226,7 +227,7 @@ def test_prompt_and_truth_stand_above_the_answers_of_their_item(claim: Claim) ->
     one, other = episode(0, 0, success=False), episode(1, 0, success=False)
     pairs = [Pair("random", one, one), Pair("best", other, other)]
     given = {"prompts": {"item-000": "ask " + "x" * 9000}, "truths": {"item-000": "right </pre>"}}
-    shown = report_html(claim, title="t", digests={}, pairs=pairs, **given).split('<section id="episodes"')[1]
+    shown = page_of(claim, pairs=pairs, **given).split('<section id="episodes"')[1]
     places = [
         shown.index(word) for word in ("Prompt:", "characters left out", "right &lt;/pre&gt;", "<h4>Before")
     ]
@@ -235,25 +236,23 @@ def test_prompt_and_truth_stand_above_the_answers_of_their_item(claim: Claim) ->
 
 
 def test_the_digest_of_the_plan_is_not_taken_for_that_of_its_file(claim: Claim) -> None:
-    assert f"gives another)</th><td>{claim.plan_digest}" in report_html(claim, title="t", digests={})
+    assert f"gives another)</th><td>{claim.plan_digest}" in page_of(claim)
 
 
 def test_a_missing_interval_is_explained_once_and_only_where_there_is_one(
     before: list[Episode], after: list[Episode]
 ) -> None:
     said = "[interval missing]: too few scenarios for their sizes"
-    barred = make_claim(before, after, after_suite="x" * 64)
+    barred = make_claim(before, after, suites=(SUITE, "x" * 64))
     for cell, n in (("0.0 [0.0, 1.0]", 0), ("0.0 [interval missing]", 1)):
         tables = {"rates": pd.DataFrame({"name": ["a", "b"], "rate": [cell, cell]})}
-        assert report_html(barred, title="t", digests={}, tables=tables).count(said) == n
+        assert page_of(barred, tables=tables).count(said) == n
 
 
 def test_a_missing_cell_says_so(claim: Claim) -> None:
     frame = pd.DataFrame({"name": ["a"], "x": [None], "y": [float("nan")]})
-    assert "<td>missing</td><td>missing</td>" in report_html(
-        claim, title="t", digests={}, tables={"t": frame}
-    )
-    assert "<p>t: none.</p>" in report_html(claim, title="t", digests={}, tables={"t": frame.iloc[:0]})
+    assert "<td>missing</td><td>missing</td>" in page_of(claim, tables={"t": frame})
+    assert "<p>t: none.</p>" in page_of(claim, tables={"t": frame.iloc[:0]})
 
 
 def test_the_script_and_the_page_without_episodes_stay_small() -> None:
@@ -267,5 +266,5 @@ def test_equal_input_gives_equal_bytes() -> None:
 
 def test_few_items_in_few_clusters_still_make_a_page() -> None:
     arms = arm("base", 0.3, clusters=3), arm("trained", 0.7, clusters=3)
-    text = report_html(make_claim(*arms), title="t", digests={}, arms=arms)
+    text = page_of(make_claim(*arms), arms=arms)
     assert "descriptive only" in top(text) and "[interval missing]" in text

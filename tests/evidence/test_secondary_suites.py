@@ -7,8 +7,8 @@ import pytest
 
 from assay.evidence.claim.openings import Openings
 from assay.evidence.claim.plan import ClaimPlan, PlannedSuite, plan_digest
-from assay.evidence.claim.secondary_suites import PlayedSuite, secondary_frame, secondary_said
-from assay.evidence.tables.claim_tables import controls_said
+from assay.evidence.claim.secondary_suites import PlayedSuite, secondary_frame
+from assay.evidence.words.sentences import controls_said, secondary_said
 from conftest import make_claim, make_plan, never_right
 from synthetic_episodes import arm
 
@@ -51,7 +51,7 @@ def test_whatever_a_secondary_suite_shows_the_verdict_and_its_sentence_stay(
     headline: tuple[float, float], beyond: tuple[float, float]
 ) -> None:
     alone, beside = claim_on(headline), claim_on(headline, traps=played("traps", *beyond))
-    kept = ("verdict", "reason", "sentence", "effect", "difference", "p", "warnings")
+    kept = ("verdict", "reasons", "sentence", "effect", "difference", "p", "warnings")
     assert [getattr(alone, name) for name in kept] == [getattr(beside, name) for name in kept]
     assert beside.secondary_suites["traps"].direction == ("better" if beyond == UP else "worse")
 

@@ -14,13 +14,7 @@ from tests.tasks.structured.material import CALL_GOLD, GOLD, call_row, row, sett
 from assay.core.records import Episode, HealthSummary, Interval, TrainFacts
 from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.differences import deltas
-from assay.evidence.claim.warnings import (
-    cut_off_said,
-    empty_said,
-    no_gold_said,
-    no_spread_said,
-    untrained_said,
-)
+from assay.evidence.claim.warnings import cut_off, empty, no_gold, of_training
 from assay.evidence.claim.what_was_run import BaseFacts, base_said, run_frame
 from assay.evidence.figures.verdict_figures import validity_frame
 from assay.evidence.formatting import interval_text
@@ -32,10 +26,12 @@ from assay.evidence.tables.claim_tables import (
     measures_frame,
     readme_block,
 )
+from assay.evidence.words.remarks import remark
 from assay.tasks.collider import Collider, ColliderSettings, generate
 from assay.tasks.structured import Structured
 from conftest import make_claim, make_report
-from synthetic_episodes import arm
+from made_pages import FACTS
+from synthetic_episodes import SUITE, arm
 from synthetic_structured import FLAGS, STRATA, structured_arm
 
 
@@ -137,7 +133,7 @@ def test_a_missing_interval_is_explained_once(
 
 
 def test_a_claim_that_is_not_evaluable_shows_no_tables(before: list[Episode], after: list[Episode]) -> None:
-    found = make_claim(before, after, after_suite="x" * 64)
+    found = make_claim(before, after, suites=(SUITE, "x" * 64))
     text = readme_block(found, make_report(before), make_report(after), {})
     assert "|" not in text and text.startswith("**NOT EVALUABLE.**")
 
@@ -150,9 +146,10 @@ def test_without_floor_or_ceiling_the_score_is_missing(before: list[Episode], af
     assert list(frame["player"]) == ["policy before", "policy after"]
 
 
-def test_the_untrained_adapter_is_named() -> None:
-    assert untrained_said(0) == "Validation chose step 0: the adapter is the untrained one."
-    assert untrained_said(1) is None
+def test_the_untrained_adapter_and_another_machine_are_named() -> None:
+    assert of_training(FACTS, None) == []
+    odd = FACTS.model_copy(update={"chosen_step": 0, "other_machines": 1})
+    assert of_training(odd, None) == [remark("untrained"), remark("other_machines", times=1)]
 
 
 @pytest.mark.parametrize(
@@ -171,8 +168,8 @@ def test_the_untrained_adapter_is_named() -> None:
 def test_a_training_without_spread_is_named_with_its_share(
     spread: list[float] | None, said: str | None
 ) -> None:
-    found = no_spread_said(spread)
-    assert found is None if said is None else found is not None and found.startswith(said)
+    found = [str(each) for each in of_training(FACTS, spread)]
+    assert found == [] if said is None else found[0].startswith(said)
 
 
 def cut(episodes: list[Episode], n: int) -> list[Episode]:
@@ -187,8 +184,8 @@ def test_completions_that_were_cut_off_are_said_for_both_arms() -> None:
     arm = structured_arm("base", 0.3)
     few, many = make_report(cut(arm, 19)), make_report(cut(arm, 48))
     said = "9.9 % of completions before and 25.0 % of completions after were cut off at task.max_new_tokens."
-    assert cut_off_said(few, many) == said
-    assert cut_off_said(many, few) is not None and cut_off_said(few, few) is None
+    assert [str(each) for each in cut_off(few, many)] == [said]
+    assert cut_off(many, few) and not cut_off(few, few)
 
 
 @pytest.mark.parametrize(("share", "said"), [(0.0, False), (0.05, False), (0.25, True), (1.0, True)])
@@ -199,20 +196,18 @@ def test_completions_that_are_empty_are_said(share: float, said: bool) -> None:
         e.model_copy(update={"turns": tuple(t.model_copy(update={"completion": " "}) for t in e.turns)})
         for e in arm[:n]
     ]
-    found = empty_said([*silent, *arm[n:]], arm)
-    assert (found is not None) == said
-    if found is not None:
-        assert found.startswith(f"{n} of {len(arm)} completions before are empty")
+    found = empty([*silent, *arm[n:]], arm)
+    wanted = remark("empty", arms=[{"arm": "before", "n": n, "of": len(arm)}])
+    assert found == ([wanted] if said else [])
 
 
 def test_items_without_gold_are_counted_where_the_task_knows_exact_answers(before: list[Episode]) -> None:
     arm = structured_arm("base", 0.3)
-    said = "4 of 48 items have no gold: there a valid answer counts as a success."
-    assert no_gold_said([*arm, *structured_arm("trained", 0.8)], FLAGS) == said
-    assert no_gold_said(arm[:44], FLAGS) is None
-    one = no_gold_said(arm[44:48], FLAGS)
-    assert one == "1 of 1 item has no gold: there a valid answer counts as a success."
-    assert no_gold_said(before, ("discovered",)) is None
+    assert no_gold([*arm, *structured_arm("trained", 0.8)], FLAGS) == [remark("no_gold", n=4, of=48)]
+    assert no_gold(arm[:44], FLAGS) == []
+    (one,) = no_gold(arm[44:48], FLAGS)
+    assert str(one) == "1 of 1 item has no gold: there a valid answer counts as a success."
+    assert no_gold(before, ("discovered",)) == []
 
 
 BEFORE, AFTER = structured_arm("base", 0.3), structured_arm("trained", 0.85)

@@ -6,6 +6,7 @@ evidence/README.md says the verdict, names every file there is, and holds no mar
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -19,6 +20,7 @@ from assay.evidence.claim.claim import Claim
 from assay.evidence.escape import fenced, inline, visible
 from assay.evidence.tables.evidence_readme import VERIFY, landing_page
 from assay.evidence.tables.trajectories import RIGHT, Pair, choose_pairs, sample_trajectories
+from assay.evidence.words.remarks import remark
 from conftest import make_claim
 from hostile import PAYLOADS
 from synthetic_episodes import episode
@@ -153,9 +155,9 @@ def test_the_page_says_verdict_figure_files_checks_and_limits(claim: Claim) -> N
 def test_what_is_not_evaluable_shows_its_reason_and_no_figure(
     before: list[Episode], after: list[Episode]
 ) -> None:
-    text = landing_page(make_claim(before, after, blockers=["an edited plan"]), FIGURE, [], data="mine")
+    text = landing_page(make_claim(before, after, stops=[remark("plan_changed")]), FIGURE, [], data="mine")
     assert text.startswith("# Evidence: mine\n\n**NOT EVALUABLE.**")
-    assert "an edited plan" in text and "figures/" not in text.split("##")[0]
+    assert "was changed after training" in text and "figures/" not in text.split("##")[0]
 
 
 def test_text_of_a_stranger_is_neither_markup_nor_a_link(claim: Claim) -> None:
@@ -166,9 +168,12 @@ def test_text_of_a_stranger_is_neither_markup_nor_a_link(claim: Claim) -> None:
         "# Head\n\n| a |",
         "`code`",
     ]
-    text = landing_page(claim.model_copy(update={"warnings": tuple(bad)}), FIGURE, bad, data=bad[0])
-    plain = ("plain",) * len(bad)
-    harmless = landing_page(claim.model_copy(update={"warnings": plain}), FIGURE, plain, data="mine")
+
+    def page(texts: Sequence[str]) -> str:
+        said = tuple(remark("rival_noted", rival=each, note="") for each in texts)
+        return landing_page(claim.model_copy(update={"warnings": said}), FIGURE, texts, data=texts[0])
+
+    text, harmless = page(bad), page(["plain"] * len(bad))
     assert len(text.splitlines()) == len(harmless.splitlines())
     assert "<" not in text.replace("&lt;", "") or not re.search(r"<[a-zA-Z/!?]", text)
     assert not re.search(r"(?<!\\)\]\(http", text)

@@ -19,11 +19,12 @@ from assay.core.installed import Required
 from assay.core.records import Interval, TrainFacts
 from assay.core.storage.json import read_record
 from assay.dataset.fingerprint import Fingerprint
-from assay.evidence.claim.claim import Claim, not_evaluable
+from assay.evidence.claim.claim import Claim, Compared, not_evaluable
 from assay.evidence.claim.effect import Effect
 from assay.evidence.claim.what_was_run import BaseFacts
 from assay.evidence.formatting import difference_text, interval_text
 from assay.evidence.tables.claim_tables import BeforeAfter
+from assay.evidence.words.remarks import remark
 from assay.pipeline.project import Project
 from assay.stages.packing.card import CardNumbers, model_card
 from assay.stages.packing.layout import ADAPTER, BASE, MADE, strangers
@@ -127,20 +128,12 @@ def test_what_is_not_evaluable_shows_no_number_in_headline_or_index(
     old = given["claim"]
     claim = not_evaluable(
         old.plan,
-        [("a leak", "3 items are shared")],
-        before_policy="b",
-        after_policy="a",
-        split="heldout",
-        decoding="sampled",
-        training_seeds=(0,),
+        [remark("misgraded", found="3 items are shared")],
+        policies=("b", "a"),
+        compared=Compared("heldout", "sampled", (0,)),
     )
     if whole:  # as `compare` leaves it: the numbers stay in the record, and a reader must not meet them here
-        told = {
-            "verdict": "NOT EVALUABLE",
-            "effect": None,
-            "reason": claim.reason,
-            "sentence": claim.sentence,
-        }
+        told = {"verdict": "NOT EVALUABLE", "effect": None, "reasons": claim.reasons}
         claim = old.model_copy(update=told)
     text = card(given, claim=claim, measured=given["measured"] if whole else None)
     assert "model-index" not in ModelCard(text).data.to_dict()
@@ -152,10 +145,9 @@ def test_what_is_not_evaluable_shows_no_number_in_headline_or_index(
 
 
 def test_no_evidence_is_said_as_such_at_the_top_and_in_the_index(given: dict[str, Any]) -> None:
-    sentence = "held-out success rose 18.7 to 18.9 %. No evidence of a change."
-    changed = {"verdict": "NO EVIDENCE", "effect": NOT_SHOWN, "sentence": sentence, "reason": "p > 0.05"}
+    changed = {"verdict": "NO EVIDENCE", "effect": NOT_SHOWN}
     text = card(given, claim=given["claim"].model_copy(update=changed))
-    assert "**NO EVIDENCE.** held-out success rose 18.7" in text
+    assert "**NO EVIDENCE.** held-out success rose" in text and "No evidence of a change" in text
     (result,) = ModelCard(text).data.to_dict()["model-index"][0]["results"]
     assert "NO EVIDENCE (no difference shown)" in [
         metric["args"].get("verdict") for metric in result["metrics"]
@@ -212,9 +204,8 @@ def test_text_of_a_stranger_is_neither_markup_nor_yaml(given: dict[str, Any]) ->
         params = params.model_copy(update={"package": params.package.model_copy(update={"waivers": waivers})})
         claim = given["claim"].model_copy(
             update={
-                "warnings": tuple(texts),
-                "sentence": texts[0],
-                "reason": texts[3] if len(set(texts)) > 1 else "plain",
+                "warnings": tuple(remark("rival_noted", rival=each, note="") for each in texts),
+                "reasons": (remark("misgraded", found=texts[3 % len(texts)]),),
             }
         )
         return card(given, claim=claim, params=params, limits=texts)

@@ -276,7 +276,7 @@ def test_mixed_inputs_make_no_claim_and_rendering_by_hand_writes_so(
 
 
 def test_a_file_that_no_stage_wrote_has_no_verdict(project: Project) -> None:
-    edited(project, "claim.json", reason="because")
+    edited(project, "claim.json", n_items=1)
     assert differences(project) == [f"{folder_of('report')} is not what render_evidence wrote"]
 
 

@@ -20,6 +20,7 @@ from assay.core.storage.json import read_record, write_json
 from assay.dataset.audit_records import Contamination, Overlap
 from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.plan import ClaimPlan
+from assay.evidence.words.remarks import Remark, remark
 from assay.pipeline.project import Project
 from assay.stages import render_evidence
 from assay.stages.render_evidence import render
@@ -68,8 +69,8 @@ def read(project: Project, **changes: Any) -> ClaimInputs:
     )
 
 
-def kinds(found: ClaimInputs) -> list[str]:
-    return [kind for kind, _ in found.blockers]
+def codes(found: ClaimInputs) -> list[str]:
+    return [each.code for each in found.blockers]
 
 
 def edited(project: Project, name: str, lines: slice = slice(None), **changes: Any) -> None:
@@ -84,8 +85,8 @@ def test_nothing_is_held_against_the_committed_run(project: Project) -> None:
     found = read(project)
     assert not found.blockers
     # But for how it was measured; and had earlier versions or machines seen these records, for that.
-    known = ("temperature", "the held-out records", "had trained seed")
-    assert all(any(words in note for words in known) for note in found.notes)
+    known = {"cooler", "tries_before", "rolled_before", "ledger_restored", "ledger_put_back"}
+    assert {each.code for each in found.notes} <= known
     points = found.planned.smallest_detectable_points
     assert points is not None and points < plan_of(project).smallest_effect_points
     assert found.random_arm is not None
@@ -114,38 +115,33 @@ def test_contamination_and_an_edited_plan_bar_the_claim(project: Project) -> Non
     near = Overlap(kind="ngram", splits=("heldout", "train"), count=5, first=("b",))
     write_json(project.results("contamination.json"), known.model_copy(update={"overlaps": (leak, near)}))
     found = read(project, claim_plan_sha256="0" * 64)
-    assert kinds(found) == [
-        "the plan of the claim was changed after training",
-        "a leak between splits: prompts with the same words in common",
-    ]
-    assert any("13 words on end" in note for note in found.notes)
+    assert found.blockers == [remark("plan_changed"), remark("leak", overlap=leak)]
+    assert remark("contamination", overlap=near) in found.notes
 
 
 def test_a_check_of_other_records_is_no_check_of_these(project: Project) -> None:
     edited(project, "contamination.json", n_records={})
-    assert kinds(read(project)) == ["contamination.json is about other records than fingerprint.json"]
+    assert codes(read(project)) == ["other_records"]
 
 
 def test_a_plan_and_its_digest_edited_together_are_not_what_the_settings_ask_for(project: Project) -> None:
     edited(project, "claim_plan.json", alpha=0.2)
     written = sha256_bytes(project.results("claim_plan.json").read_bytes())
-    assert kinds(read(project, claim_plan_sha256=written)) == [
-        "the plan of the claim is not what the settings ask for"
-    ]
+    assert codes(read(project, claim_plan_sha256=written)) == ["plan_not_asked"]
 
 
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("pre_eval", "the adapter was trained on another base than the one measured before"),
-        ("post_eval", "the policy measured after is not the one that was trained"),
-        ("pre_eval_greedy", "another policy played greedily before"),
-        ("post_eval_greedy", "another policy played greedily after"),
+        ("pre_eval", "other_base_measured"),
+        ("post_eval", "other_policy_measured"),
+        ("pre_eval_greedy", "other_greedy_before"),
+        ("post_eval_greedy", "other_greedy_after"),
     ],
 )
 def test_each_arm_has_to_be_the_policy_it_is_said_to_be(project: Project, name: str, reason: str) -> None:
     edited(project, f"{name}.jsonl", policy="f" * 64)
-    assert reason in kinds(read(project))
+    assert reason in codes(read(project))
 
 
 @pytest.mark.parametrize(("policy", "found"), [("f" * 64, "2 of them"), (None, "episodes without one")])
@@ -160,22 +156,22 @@ def test_an_arm_that_several_policies_played_or_nobody_knows_who_is_no_arm(
 def test_alarms_are_those_of_the_log(project: Project) -> None:
     lines = project.results("health.jsonl").read_text()
     project.results("health.jsonl").write_text(lines.replace('"GREEN"', '"RED"'))
-    assert kinds(read(project)) == ["health.jsonl does not tell the alarms that train.json sums up"]
+    assert codes(read(project)) == ["other_alarms"]
     project.results("health.jsonl").write_text("")
-    assert kinds(read(project)) == ["health.jsonl does not tell the alarms that train.json sums up"]
+    assert codes(read(project)) == ["other_alarms"]
 
 
 def test_a_red_alarm_bars_until_it_is_acknowledged_and_the_plan_stays_as_it_was(project: Project) -> None:
     rule = RuleSummary(rule="kl", level="RED", first_step=3, worst_step=9, times=1)
     ill = HealthSummary(worst="RED", rules=(rule,), unmeasured=())
-    unanswered = "a red alarm of the training is not acknowledged"
-    assert unanswered in kinds(read(project, health=ill))
+    assert "alarm_unanswered" in codes(read(project, health=ill))
     answered = EvidenceSettings(
         acknowledged_alarms=[AcknowledgedAlarm(rule="kl", reason="the probe is tiny")]
     )
     calm = Project(project.root, project.params.model_copy(update={"evidence": answered}))
     free = read(calm, health=ill)
-    assert unanswered not in kinds(free) and "\u201cthe probe is tiny\u201d" in free.notes[0]
+    assert "alarm_unanswered" not in codes(free)
+    assert free.notes[0] == remark("alarm_acknowledged", alarm=rule, reason="the probe is tiny")
 
 
 def test_a_plan_that_could_not_show_the_smallest_effect_is_a_warning(project: Project) -> None:
@@ -185,7 +181,7 @@ def test_a_plan_that_could_not_show_the_smallest_effect_is_a_warning(project: Pr
         wanted = plan.model_copy(update={"smallest_effect_points": smallest})
         found = claim_inputs(ArmReader(project), wanted, facts, (base, *whole[1:]))
         return found.planned.smallest_detectable_points, [
-            note for note in found.notes if note.startswith("Before training")
+            str(note) for note in found.notes if note.code == "planned_exceeds"
         ]
 
     def of_the_first(n: int) -> Arm:
@@ -243,48 +239,45 @@ def test_the_random_reward_arm_is_read_where_one_was_asked_for(project: Project)
     assert read(project).random_arm is None
 
 
-OTHER = "the random-reward arm is not the control of this training"
-
-
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"seed": 99}, OTHER),
-        ({"steps": 7}, OTHER),
-        ({"base_digest": None}, OTHER),
-        ({"policy_digest": "e" * 64}, OTHER),
-        ({"stopped": "step 3"}, "the random-reward training ended before its last step"),
+        ({"seed": 99}, "control_of_other_training"),
+        ({"steps": 7}, "control_of_other_training"),
+        ({"base_digest": None}, "control_of_other_training"),
+        ({"policy_digest": "e" * 64}, "control_of_other_policy"),
+        ({"stopped": "step 3"}, "control_stopped"),
     ],
 )
 def test_a_control_of_something_else_bars_the_claim(
     project: Project, changes: dict[str, Any], reason: str
 ) -> None:
     edited(project, "control.json", **changes)
-    assert set(kinds(read(project))) == {reason}
+    assert set(codes(read(project))) == {reason}
 
 
 def test_the_base_itself_is_no_random_reward_arm(project: Project) -> None:
     shutil.copy(project.results("pre_eval.jsonl"), project.results("control_eval.jsonl"))
     edited(project, "control.json", policy_digest=arms(project)[0][0].policy_digest, chosen_step=0)
-    assert kinds(read(project)) == [OTHER, OTHER]  # neither by policy nor by step
+    assert codes(read(project)) == ["control_of_other_policy", "control_of_other_step"]
 
 
 @pytest.mark.parametrize(
     ("health", "said"),
     [
-        (None, "The random-reward training was not watched: no alarm of it is known."),
+        (None, remark("control_unwatched")),
         (
             HealthSummary(
                 worst="RED",
                 rules=(RuleSummary(rule="entropy", level="RED", first_step=3, worst_step=5, times=1),),
                 unmeasured=(),
             ),
-            "RED in the random-reward training: entropy from step 5.",
+            remark("control_red", rules=["entropy from step 5"]),
         ),
     ],
 )
 def test_alarms_of_the_control_are_named_by_their_rules(
-    project: Project, health: HealthSummary | None, said: str
+    project: Project, health: HealthSummary | None, said: Remark
 ) -> None:
     facts = read_record(project.results("control.json"), ControlFacts, fix="")
     write_json(project.results("control.json"), facts.model_copy(update={"health": health}))
@@ -293,7 +286,7 @@ def test_alarms_of_the_control_are_named_by_their_rules(
 
 def test_another_policy_may_not_play_the_base_a_second_time(project: Project) -> None:
     edited(project, "base_again.jsonl", policy="e" * 64)
-    assert kinds(read(project)) == ["another policy than the base played the base's second time"]
+    assert codes(read(project)) == ["other_base_again"]
 
 
 def test_random_rewards_taught_the_tiny_policy_little(project: Project) -> None:

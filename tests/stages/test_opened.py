@@ -19,11 +19,12 @@ from assay.core.storage.json import read_record
 from assay.dataset.wording import content_of
 from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.openings import opening_warnings, openings_of
+from assay.evidence.words.remarks import remark
 from assay.pipeline.heldout_ledger import LEDGER, NOTHING, copy_id, openings, policies_that_saw
 from assay.pipeline.note_openings import adopt, note_opening, opened_records, recipe_of
 from assay.pipeline.project import Project
 from assay.stages import fingerprint
-from assay.stages.render_evidence.claim_inputs import opened_said
+from assay.stages.render_evidence.claim_inputs import opened_since
 from assay.tools import tasks_file
 from tests.house import ROOT
 from tests.own_data import jsonl, row, write_data
@@ -63,7 +64,7 @@ def shipped(project: Project, folder: Path) -> Project:
 def test_the_protocols_own_openings_are_nothing_to_speak_of(project: Project, claim: Claim) -> None:
     a_run(project)
     a_run(project)
-    assert opened_said(project, claim) == []
+    assert opened_since(project, claim) == []
     ledger = openings(project.root)
     assert (
         ledger is not None
@@ -78,23 +79,16 @@ def test_a_newcomer_is_told_of_no_opening_of_his_own_and_how_many_the_makers_hav
     for number in range(3):
         a_run(project, str(number) * 64)
     a_run(project)
-    ((kind, said),) = opened_said(project, claim)
-    assert kind == "warning" and "for 3 other" in said
+    ((kind, said),) = opened_since(project, claim)
+    assert kind == "warning" and said == remark("opened_for_others", here=3)
     theirs = shipped(project, tmp_path / "newcomer")
     a_run(theirs)  # equal bytes, so the same two policies and the same control
-    ((kind, said),) = opened_said(theirs, claim)
-    assert (
-        kind == "note"
-        and "opened for 0 other policies in this working copy" in said
-        and "has 3 other policies" in said
-    )
+    assert opened_since(theirs, claim) == [("note", remark("opened_elsewhere", here=0, elsewhere=3))]
     a_run(theirs, "f" * 64)
-    warning, note = opened_said(theirs, claim)
-    assert (
-        warning[0] == "warning"
-        and "1 other policy in this working copy" in warning[1]
-        and "has 3 other" in note[1]
-    )
+    assert opened_since(theirs, claim) == [
+        ("warning", remark("opened_for_others", here=1)),
+        ("note", remark("opened_elsewhere", here=1, elsewhere=3)),
+    ]
     assert copy_id(theirs.root) != copy_id(project.root)
 
 
@@ -126,7 +120,7 @@ def test_another_size_of_the_suite_shares_records_and_counts(project: Project, c
     small = Project(project.root, project.params.model_copy(update={"evaluation": changed}))
     assert small.inputs("heldout").heldout.digest != project.inputs("heldout").heldout.digest
     note_opening(small.root, small.params, "post_eval", small.inputs("heldout").heldout, "e" * 64, base=BASE)
-    assert "1 other policy in this working copy" in opened_said(project, claim)[0][1]
+    assert opened_since(project, claim)[0][1] == remark("opened_for_others", here=1)
 
 
 def test_openings_of_other_records_do_not_count_even_under_equal_ids(project: Project, claim: Claim) -> None:
@@ -138,7 +132,7 @@ def test_openings_of_other_records_do_not_count_even_under_equal_ids(project: Pr
     fingerprint.run(project)
     assert heldout_suite_ids(project) == before
     a_run(project, "e" * 64)
-    assert opened_said(project, claim.model_copy(update={"after_policy": "e" * 64})) == []
+    assert opened_since(project, claim.model_copy(update={"after_policy": "e" * 64})) == []
 
 
 def heldout_suite_ids(project: Project) -> list[str]:
@@ -162,21 +156,19 @@ def test_a_ledger_that_was_removed_torn_or_begun_anew_is_said(
     path = project.observed(LEDGER)
     whole = path.read_bytes()
     path.unlink()
-    found = opened_said(project, claim)  # the working copy itself remembers
-    assert "is not whole" in found[0][1] and "1 other policy in this working copy" in found[1][1]
+    found = opened_since(project, claim)  # the working copy itself remembers
+    assert [each.code for _, each in found] == ["ledger_not_whole", "opened_for_others"]
     stranger = shipped(project, tmp_path / "zip")
-    assert opened_said(stranger, claim) == [
-        ("warning", "How often the held-out records were opened is not known: no ledger of it was kept.")
-    ]
+    assert opened_since(stranger, claim) == [("warning", remark("openings_not_known"))]
     note_opening(
         stranger.root, stranger.params, "post_eval", stranger.inputs("heldout").heldout, TRAINED, base=BASE
     )
-    assert "is not whole" in opened_said(stranger, claim)[0][1], (
+    assert opened_since(stranger, claim)[0][1] == remark("ledger_not_whole"), (
         "the base was opened as well, and nothing says so"
     )
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(RecordError, match=LEDGER):
-        opened_said(project, claim)
+        opened_since(project, claim)
     path.write_bytes(whole.replace(b"post_eval", b"pre_eval", 1)[:-40])
     with pytest.raises(RecordError, match=LEDGER):
         note_opening(
@@ -190,7 +182,7 @@ def test_a_ledger_of_another_format_is_refused_with_a_way_out(project: Project, 
     for other in ({"openings": []}, json.loads(path.read_text()) | {"format": "assay-openings/2"}):
         path.write_text(json.dumps(other))
         with pytest.raises(RecordError, match="or remove the file: the count then begins anew"):
-            opened_said(project, claim)
+            opened_since(project, claim)
 
 
 def test_the_shipped_ledger_can_be_read(claim: Claim, tmp_path: Path) -> None:
@@ -207,7 +199,7 @@ def test_the_shipped_ledger_can_be_read(claim: Claim, tmp_path: Path) -> None:
     assert {shipped_claim.before_policy, shipped_claim.after_policy} <= seen.keys()
     own = (shipped_claim.before_policy, shipped_claim.after_policy)
     assert all(seen[policy].n_records == len(suite.contents) for policy in own)
-    assert all(kind == "note" for kind, _ in opened_said(project, shipped_claim))
+    assert all(kind == "note" for kind, _ in opened_since(project, shipped_claim))
 
 
 def test_experiments_in_a_folder_of_their_own_are_remembered_by_the_folder_they_were_called_in(
@@ -219,7 +211,7 @@ def test_experiments_in_a_folder_of_their_own_are_remembered_by_the_folder_they_
     a_run(temporary, "e" * 64)
     assert copy_id(temporary.root) == copy_id(project.root)
     monkeypatch.delenv("DVC_ROOT")
-    assert "1 other policy in this working copy" in opened_said(project, claim)[0][1]
+    assert opened_since(project, claim)[0][1] == remark("opened_for_others", here=1)
 
 
 def test_whoever_evaluates_held_out_records_from_another_file_has_opened_them(project: Project) -> None:
@@ -336,8 +328,8 @@ def test_who_comes_back_by_git_is_not_told_to_have_cut_the_ledger_and_every_open
     a_run(last)
     found = known(last)
     assert (found.place, found.restored) == (4, 0) and found.put_back >= 1
-    said = " ".join(opening_warnings(openings_of(found, ""), found))
-    assert "Git had put an older ledger" in said and "cut" not in said
+    said = [each.code for each in opening_warnings(openings_of(found, ""), found)]
+    assert "ledger_put_back" in said and "ledger_restored" not in said
 
 
 def test_a_ledger_that_was_cut_by_hand_is_still_said_to_have_been(
@@ -351,7 +343,7 @@ def test_a_ledger_that_was_cut_by_hand_is_still_said_to_have_been(
     a_run(last)
     found = known(last)
     assert (found.place, found.restored, found.put_back) == (3, 1, 0)
-    assert "removed, cut, or replaced" in " ".join(opening_warnings(openings_of(found, ""), found))
+    assert "ledger_restored" in [each.code for each in opening_warnings(openings_of(found, ""), found)]
 
 
 def test_a_draft_plays_validation_items_and_writes_nothing_down_unless_they_are_held_out_elsewhere(

@@ -85,8 +85,8 @@ def test_an_untrained_base_goes_through_every_stage_and_is_no_evidence(tmp_path:
     claim = read_record(project.results("claim.json"), Claim, fix="")
     assert claim.verdict == "NO EVIDENCE", claim.reason
     assert claim.before_policy != claim.after_policy
-    assert any("cut off" in warning for warning in claim.warnings)
-    assert any("never learned to write" in warning for warning in claim.warnings)
+    assert any("cut off" in warning for warning in map(str, claim.warnings))
+    assert any("never learned to write" in warning for warning in map(str, claim.warnings))
     pinned = json.loads(project.results("base.json").read_text())
     assert (pinned["kind"], pinned["model"], len(pinned["digest"])) == ("pretrained", "mine", 64)
     assert (root / "dist/assay-package.tar").stat().st_size > 0  # though the base lies in the project

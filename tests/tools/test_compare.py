@@ -36,7 +36,9 @@ def write_run(
     after = arm(f"trained {seed} {rate_of_learning}", rate, clusters=24)
     policy = hashlib.sha256(f"{seed} {rate_of_learning} {rate}".encode()).hexdigest()
     plan = make_plan(seeds=tuple(range(6)))
-    claim = make_claim(BEFORE, after, plan, training_seeds=(seed,), after_policy=policy, opened=OPENED)
+    claim = make_claim(
+        BEFORE, after, plan, training_seeds=(seed,), policies=("b" * 64, policy), opened=OPENED
+    )
     facts = TrainFacts(
         seed=seed,
         steps=200,

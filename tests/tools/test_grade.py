@@ -149,7 +149,7 @@ def test_two_graded_files_have_a_verdict(project: Path) -> None:
     claim = read_record(Path("judged/claim.json"), Claim, fix="")
     assert claim.verdict == "NO SKILL SHOWN" and claim.effect and claim.effect.direction == "better"
     # Of tokens nobody knows, nothing is said.
-    assert claim.tokens_per_completion is None and "truncated" not in " ".join(claim.warnings)
+    assert claim.tokens_per_completion is None and "truncated" not in " ".join(map(str, claim.warnings))
 
 
 def test_records_without_an_id_are_known_by_their_prompts(project: Path) -> None:

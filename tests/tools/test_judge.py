@@ -20,11 +20,12 @@ from assay.core.errors import DataError
 from assay.core.records import Episode
 from assay.core.seeds import rng
 from assay.core.storage.json import read_record, write_jsonl
-from assay.evidence.claim.claim import Claim, compare
+from assay.evidence.claim.claim import Claim, Compared, Played, compare
+from assay.evidence.words.remarks import remark
 from assay.stages.packing.archive import sealed, unpack, write_tar
 from assay.statistics.tests import holm
 from assay.tools.judge import command, verdict
-from assay.tools.judge.verdict import AFTERWARDS, luck_of
+from assay.tools.judge.verdict import luck_of
 from tests.evidence.synthetic_episodes import arm
 from tests.tools.judged_files import FORMS, as_csv, as_inspect_json, as_jsonl, as_verifiers, results
 
@@ -57,18 +58,12 @@ def test_assays_own_episodes_get_the_claim_that_the_pipelines_code_makes_of_them
         write_jsonl(file, episodes)
     found = judge(*files)
     wanted = compare(
-        *arms,
+        *(Played(each, "", found.plan.suite_digest) for each in arms),
         found.plan,
-        before_suite=found.plan.suite_digest,
-        after_suite=found.plan.suite_digest,
-        before_policy="",
-        after_policy="",
-        split="tasks",
-        decoding="sampled",
-        training_seeds=(),
+        Compared("tasks", "sampled"),
         rng=rng("claim", luck_of(each.item_id for each in arms[0])),
     )
-    said = {"sentence", "reason", "warnings", "before_policy", "after_policy", "decoding"}
+    said = {"warnings", "before_policy", "after_policy", "decoding"}
     assert found.model_dump(exclude=said) == wanted.model_dump(exclude=said)
     assert found.plan.guardrails == {"parsed_rate": 0.05} and found.plan.secondary == ("mean_reward",)
     assert found.gain_split is not None and found.n_clusters == 20
@@ -95,7 +90,7 @@ def test_the_same_results_give_the_same_numbers_in_every_form(
     form: str, of_csv: Claim, tmp_path: Path
 ) -> None:
     found = judge(*_arms_in(form, tmp_path / "form"))
-    assert found.p is not None and "taken on trust" not in " ".join(found.warnings)
+    assert found.p is not None and "taken on trust" not in " ".join(map(str, found.warnings))
     numbers = (
         "before",
         "after",
@@ -126,7 +121,7 @@ def test_better_results_without_rivals_show_no_skill_and_it_is_said_why(
     )
     assert found.sentence.endswith("Results made elsewhere and judged afterwards; no rivals were given.")
     assert "but no rivals were given (--rival NAME=FILE)" in found.reason
-    assert AFTERWARDS in found.warnings
+    assert remark("plan_afterwards") in found.warnings
     page = (tmp_path / "out/report.html").read_text(encoding="utf-8")
     assert "No rivals were given" in page and "was not fixed before the results" in page
     assert "NO SKILL SHOWN (better, matters)" in page
@@ -222,7 +217,7 @@ def test_draws_that_one_arm_has_more_of_can_be_left_out_and_that_is_said(tmp_pat
     after = as_csv(tmp_path / "after.csv", results("after", 0.8))
     found = judge(before, after, draws=2)
     assert found.draws == 2
-    assert "120 results before beyond the first 2 draws of an item were left out." in found.warnings
+    assert "120 results before beyond the first 2 draws of an item were left out." in map(str, found.warnings)
 
 
 def test_items_with_other_ids_are_matched_by_their_content(better: tuple[Path, Path], tmp_path: Path) -> None:
@@ -230,7 +225,7 @@ def test_items_with_other_ids_are_matched_by_their_content(better: tuple[Path, P
     renamed = [{**row, "item": f"x{99 - int(row['item'][1:])}"} for row in results("after", 0.8)]
     found = judge(better[0], as_csv(tmp_path / "other.csv", renamed))
     assert found.difference == wanted.difference and "were matched by their content" in " ".join(
-        found.warnings
+        map(str, found.warnings)
     )
 
 
@@ -246,7 +241,7 @@ def test_another_template_or_temperature_is_a_warning(tmp_path: Path) -> None:
             path.write_text(json.dumps(log), encoding="utf-8")
         files.append(path)
     found = judge(*files)
-    warned = " ".join(found.warnings)
+    warned = " ".join(map(str, found.warnings))
     assert (
         "decoded differently: temperature 0 and 1.0" in warned
         and "The prompt of 60 of 60 items differs" in warned
@@ -296,7 +291,9 @@ def test_one_question_under_many_ids_is_one_cluster(tmp_path: Path) -> None:
         files.append(as_csv(tmp_path / f"{name}.csv", rows))
     found = judge(*files)
     assert found.n_items == 300 and found.n_clusters == 5 and found.verdict == "NO EVIDENCE"
-    assert "300 items ask what another one asks: all that ask the same are one cluster." in found.warnings
+    assert "300 items ask what another one asks: all that ask the same are one cluster." in map(
+        str, found.warnings
+    )
 
 
 def test_many_items_are_put_together_at_random_and_the_verdict_stays(
@@ -309,7 +306,7 @@ def test_many_items_are_put_together_at_random_and_the_verdict_stays(
     single = judge(*files)
     monkeypatch.setattr(verdict, "MOST_CLUSTERS", 200)
     found = judge(*files)
-    said = " ".join(found.warnings)
+    said = " ".join(map(str, found.warnings))
     assert (
         found.n_clusters == 200 and found.n_items == 600 and "put together at random into 200 groups" in said
     )

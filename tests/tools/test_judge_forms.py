@@ -319,7 +319,7 @@ def test_a_filter_that_is_not_there_is_told_which_are(tmp_path: Path) -> None:
 
 def test_answers_that_were_not_scored_are_said(tmp_path: Path) -> None:
     paths = [_samples(tmp_path / name / "samples_a_1.jsonl", acc=float) for name in ("before", "after")]
-    assert f"{N} results before have one score for 3 answers" in " ".join(judged(*paths).warnings)
+    assert f"{N} results before have one score for 3 answers" in " ".join(map(str, judged(*paths).warnings))
 
 
 def test_a_sample_that_ended_in_an_error_comes_first_in_the_reason(tmp_path: Path) -> None:
@@ -350,7 +350,7 @@ def test_equal_draws_are_said_only_where_nearly_all_are(tmp_path: Path) -> None:
             {"item": k, "draw": d, "score": 1, "completion": answer(k, d)} for k in range(20) for d in (0, 1)
         ]
         path = as_jsonl(tmp_path / f"{name}.jsonl", rows)
-        return " ".join(judged(path, path).warnings)
+        return " ".join(map(str, judged(path, path).warnings))
 
     assert "one and the same text" not in said("closed", lambda k, d: "A" if k < 9 else f"B{d}")
     assert "of 20 of 20 items of before are one and the same" in said("greedy", lambda k, d: f"A{k}")
@@ -444,9 +444,11 @@ def test_what_two_columns_may_be_is_said_where_nothing_depends_on_it(
     monkeypatch.setattr(command, "say", said.append)
     rows = [{"item": k, "score": 1, "question": "q", "input": "i"} for k in range(6)]
     path = as_jsonl(tmp_path / "results.jsonl", rows)
-    assert "taken on trust" in " ".join(judged(path, path).warnings)
+    assert "taken on trust" in " ".join(map(str, judged(path, path).warnings))
     assert "question and input may be the prompt" in " ".join(said)
-    assert "taken on trust" not in " ".join(judged(path, path, "--columns", "prompt=question").warnings)
+    assert "taken on trust" not in " ".join(
+        map(str, judged(path, path, "--columns", "prompt=question").warnings)
+    )
 
 
 def test_the_score_stays_in_the_column_of_the_first_row(tmp_path: Path) -> None:

@@ -91,9 +91,9 @@ def test_the_exit_code_summary_and_junit_say_what_came_of_the_plan(
     assert summary.startswith(f"### {word}: {after}.csv against before.csv\n\nPlanned: success: better")
     claim = read_record(out / "claim.json", Claim, fix="")
     page = (out / "report.html").read_text(encoding="utf-8")
-    assert made in summary and made in page and made in " ".join(claim.warnings)
-    assert "The date is the word of whoever planned" in " ".join(claim.warnings)
-    assert "taken when the results were there" not in " ".join(claim.warnings)
+    assert made in summary and made in page and made in " ".join(map(str, claim.warnings))
+    assert "The date is the word of whoever planned" in " ".join(map(str, claim.warnings))
+    assert "taken when the results were there" not in " ".join(map(str, claim.warnings))
     suite = ElementTree.parse(junit).getroot()
     cases = suite.findall("testcase")
     assert [k for k, case in enumerate(cases) if case.find("failure") is not None] == (
@@ -267,7 +267,7 @@ def test_items_may_be_listed_or_only_counted_and_the_claim_says_which(
         code, told = run("plan", *words, "--draws", "2", "--rate", "0.4", "--out", plan)
         assert code == 0 and ("warning: only how many items" in told) == (name == "counted"), told
         code, claim = ended(plan, files["before"], files["better"])
-        warned = " ".join(claim.warnings)
+        warned = " ".join(map(str, claim.warnings))
         assert code == 0 and ("chosen by their results" in warned) == (name == "counted")
     assert read_plan(tmp_path / "listed.yaml").items.contents_sha256 is not None
     pilot = as_csv(tmp_path / "pilot.csv", results("before", 0.4, items=20))

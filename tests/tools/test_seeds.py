@@ -22,6 +22,7 @@ from assay.core.storage.json import read_record, write_json, write_jsonl
 from assay.core.storage.locks import hold
 from assay.dataset.suite import Suite
 from assay.evidence.recipe.tables import seeds_block
+from assay.evidence.words.remarks import remark
 from assay.package.recipe import recipe_file, seeds
 from assay.package.recipe.seeds import SeedJob
 from assay.pipeline.heldout_ledger import copy_id, openings
@@ -58,7 +59,11 @@ def prepare(folder: Path, seed: int, *, barred: str | None = None) -> None:
         policy = read_record(project / place_of("claim.json"), recipe_claim(), fix="").after_policy
         after = arm(f"trained {seed} 0.001", 0.7, clusters=24)
         claim = make_claim(
-            BEFORE, after, training_seeds=(seed,), after_policy=policy, blockers=[("an alarm", barred)]
+            BEFORE,
+            after,
+            training_seeds=(seed,),
+            policies=("b" * 64, policy),
+            stops=[remark("misgraded", found=barred)],
         )
         write_json(project / place_of("claim.json"), claim)
     for name in ("pre_eval_greedy", "post_eval_greedy"):

@@ -18,7 +18,7 @@ from assay.core.storage.files import sha256_bytes
 from assay.core.storage.json import dumps, read_record, write_json
 from assay.dataset.external import ExternalFacts, NamedFound
 from assay.evidence.claim.claim import Claim
-from assay.evidence.claim.warnings import NO_DATA, NOT_KNOWN, PLAN_AFTER
+from assay.evidence.claim.warnings import of_external
 from assay.pipeline import external
 from assay.pipeline.external import take
 from assay.pipeline.project import Project
@@ -82,9 +82,9 @@ def test_the_claim_says_what_nobody_can_know_and_judges_all_the_same(run: Projec
     assert claim.training_seeds == () and claim.sentence.endswith(
         "Trained elsewhere; this checkpoint against this base."
     )
-    assert {NOT_KNOWN, PLAN_AFTER} <= set(claim.warnings)
-    assert any(HOW.split(",")[0] in each for each in claim.warnings)
-    assert any("data/structured/train.jsonl" in each for each in claim.warnings)
+    assert {"trained_elsewhere", "plan_before_measuring"} <= {each.code for each in claim.warnings}
+    assert any(HOW.split(",")[0] in each for each in map(str, claim.warnings))
+    assert any("data/structured/train.jsonl" in each for each in map(str, claim.warnings))
     facts = json.loads(run.results("train.json").read_text())
     assert not {"steps", "seed", "chosen_step", "alarms", "health", "chain"} & set(facts)
     assert json.loads(run.results("metrics.json").read_text()).keys().isdisjoint({"step"})
@@ -184,7 +184,7 @@ def test_data_that_nobody_named_are_said_to_be_unknown(ready: Path, copy: Path) 
     search_named(project, project.inputs("heldout", "secondary"))
     found = read_record(project.results("named_data.json"), NamedFound, fix="")
     assert found.files == () and found.shared.overlaps == ()
-    assert NO_DATA.startswith("What it was trained on was not named")
+    assert "no_data_named" in {each.code for each in of_external("", [])}
 
 
 def test_what_is_taken_is_a_copy_of_the_very_files(copy: Path) -> None:

@@ -58,4 +58,4 @@ def test_the_script_of_the_page_trains_elsewhere_and_is_judged(tmp_path: Path) -
         stage.run(project)
     claim = claim_at(project).claim
     assert claim.verdict != "NOT EVALUABLE" and claim.training_seeds == ()
-    assert any("data/words/train.jsonl" in each for each in claim.warnings)
+    assert any("data/words/train.jsonl" in each for each in map(str, claim.warnings))

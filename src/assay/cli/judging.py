@@ -10,6 +10,7 @@ from assay.core.errors import ConfigError
 from assay.core.garbage import uncollected
 from assay.core.storage.files import write_text
 from assay.evidence.claim.claim import Claim
+from assay.evidence.words.sentences import heading
 from assay.package.judgements import PACKAGE, pack_judgement
 from assay.tools.columns import OPTION, Columns
 from assay.tools.judge.command import WHERE, JudgeRequest, judge_files
@@ -19,7 +20,7 @@ from assay.tools.judge.page import counts_said, write_pages
 from assay.tools.judge.rows import JudgedRow
 from assay.tools.judge.several import TABLE, judge_several, write_table
 from assay.tools.judge.sources import ArmRecord, Judgement
-from assay.tools.judge.verdict import Judged, heading
+from assay.tools.judge.verdict import Judged
 
 NOT_EVALUABLE = 5  # exit code
 NAMED = "columns.yaml"

@@ -91,12 +91,12 @@ def verdict() -> None:
     from assay.core.evidence_files import place_of
     from assay.pipeline.project import Project
     from assay.stages.render_evidence.at_hand import claim_at_hand
-    from assay.stages.render_evidence.claim_inputs import opened_said
+    from assay.stages.render_evidence.claim_inputs import opened_since
 
     project = Project.open(Path.cwd())
     claim = claim_at_hand(project)
     say(f"{project.params.dataset.name}: {claim.verdict}: {claim.sentence}")
-    for kind, said in (*(("warning", text) for text in claim.warnings), *opened_said(project, claim)):
+    for kind, said in (*(("warning", each) for each in claim.warnings), *opened_since(project, claim)):
         say(f"{kind}: {said}")
     say(f"report: {place_of('report.html')}")
     if claim.verdict == "NOT EVALUABLE":

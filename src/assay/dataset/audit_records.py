@@ -94,27 +94,27 @@ class Contamination(Record):
     overlaps: tuple[Overlap, ...]
 
 
-def judged(found: Contamination, splits: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
-    """Return what bars a claim, as (kind without numbers, what was found), and what to warn of.
+def judged(found: Contamination, splits: Sequence[str]) -> tuple[list[Overlap], list[Overlap]]:
+    """Return what bars a claim, and what to warn of.
 
     Args:
         found: Of the whole dataset.
         splits: Those the claim rests on: train, the validation suite's and held-out.
     """
-    blockers, notes = [], []
-    for each in found.overlaps:
-        one, other = each.splits
-        named = ", ".join(ascii(name) for name in each.first)
-        said = f"{one} and {other} share {each.count} {SAID[each.kind]} (first: {named})"
-        if each.kind == "answer":
-            reported = next(name for name in each.splits if name != "train")
-            said = f"{each.count} {SAID[each.kind]}, of {reported} (first: {named})"
-        if not set(each.splits) <= set(splits):
-            continue
-        if each.kind in BLOCKING:
-            blockers.append(
-                (f"a leak between splits: {SAID[each.kind].split(',')[0]} in common", f"leak: {said}")
-            )
-        else:
-            notes.append(f"Contamination: {said}.")
-    return blockers, notes
+    theirs = [each for each in found.overlaps if set(each.splits) <= set(splits)]
+    bars = [each for each in theirs if each.kind in BLOCKING]
+    return bars, [each for each in theirs if each not in bars]
+
+
+def overlap_said(found: Overlap) -> str:
+    """Return what two splits share, in words.
+
+    >>> overlap_said(Overlap(kind="scenario", splits=("heldout", "train"), count=2, first=("a", "b")))
+    "heldout and train share 2 scenario ids (first: 'a', 'b')"
+    """
+    named = ", ".join(ascii(name) for name in found.first)
+    if found.kind == "answer":
+        reported = next(name for name in found.splits if name != "train")
+        return f"{found.count} {SAID[found.kind]}, of {reported} (first: {named})"
+    one, other = found.splits
+    return f"{one} and {other} share {found.count} {SAID[found.kind]} (first: {named})"

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-
-from assay.core.counting import counted
 from assay.core.records import Interval
 from assay.dataset.suite import FEWEST_CLUSTERS
-from assay.evidence.claim.differences import Comparison
 from assay.statistics.tests import FEWEST_OPEN
 
 MISSING = "missing"
@@ -119,51 +114,3 @@ def split_word(split: str) -> str:
     'held-out'
     """
     return "held-out" if split == "heldout" else split
-
-
-def claim_sentence(
-    primary: Comparison, metric: str, split: str, cluster_name: str, draws: int, n_runs: int, *further: str
-) -> str:
-    """Return what a claim says: metric, both arms, difference with interval, p, counts, what further there is
-    to say, and its reach."""
-    found = primary.difference
-    change = found.value or 0.0
-    verb = "rose" if change > 0 else "fell" if change < 0 else "stayed"
-    counts = f"{counted(primary.n_clusters, cluster_name)}, {counted(found.n, 'items')}, K = {draws}"
-    if primary.p is None:
-        measured = "descriptive only, no interval"
-    elif found.low is None:
-        measured = f"95 % interval missing, {p_text(primary.p)}"
-    else:
-        measured = (
-            f"95 % interval {signed(found.low, 100)}\u2026{signed(found.high, 100)}, {p_text(primary.p)}"
-        )
-    arms = f"{percent(primary.before)} \u2192 {percent(primary.after)} %"
-    text = (
-        f"{split_word(split)} {metric} {verb} {arms}: {signed(found.value, 100)} points ({measured};"
-        f" {counts})."
-    )
-    runs = {0: "Trained elsewhere", 1: "One training run"}.get(n_runs, f"{n_runs} training runs")
-    return " ".join([text, *filter(None, further), f"{runs}; this checkpoint against this base."])
-
-
-def draft_sentence(primary: Comparison, metric: str, split: str, cluster_name: str, draws: int) -> str:
-    """Return what a draft says: both arms and how they differ, and that nothing is claimed."""
-    arms = f"{percent(primary.before)} \u2192 {percent(primary.after)} %"
-    counts = (
-        f"{counted(primary.n_clusters, cluster_name)}, {counted(primary.difference.n, 'items')}, K = {draws}"
-    )
-    return (
-        f"{split_word(split)} {metric} {arms} ({counts}). No verdict: the records that choose the"
-        " checkpoint were played, and no held-out one was opened (evaluation.open: false)."
-    )
-
-
-def not_evaluable_sentence(split: str, kinds: Sequence[str]) -> str:
-    """Return the sentence of a comparison that may not be made: the kinds of obstacle, never a number.
-
-    >>> not_evaluable_sentence("heldout", ["a leak", "3 red alarms", "a leak"])
-    'held-out result not evaluable: a leak; a blocking finding (see the reason).'
-    """
-    shown = ["a blocking finding (see the reason)" if re.search(r"\d", kind) else kind for kind in kinds]
-    return f"{split_word(split)} result not evaluable: {'; '.join(dict.fromkeys(shown))}."

@@ -8,20 +8,22 @@ from pathlib import Path
 
 from assay.core.counting import counted
 from assay.core.storage.files import read_bytes, read_text, sha256_bytes, write_bytes
-from assay.core.storage.json import digest, dumps, read_record
+from assay.core.storage.json import digest, dumps, loads, read_record
+from assay.evidence.words.sentences import heading
 from assay.stages.packing import verify as plain
 from assay.stages.packing.archive import sealed, sha256_of, write_tar
 from assay.stages.packing.layout import CARD, PROVENANCE, SUMS, VERIFIER
 from assay.stages.packing.secrets.search import cleared
 from assay.stages.packing.verify import FORMAT
 from assay.tools.judge.plan import FILE as PLAN
-from assay.tools.judge.plan import PLANNED, plan_text, planned_said, read_plan
+from assay.tools.judge.plan import plan_text, planned_said, read_plan
 from assay.tools.judge.rows import JudgedRow, read_rows, rows_text
 from assay.tools.judge.sources import MADE, REPORT, SUMMARY, ArmRecord, Judgement, SourceFile
-from assay.tools.judge.verdict import Judged, heading, judge, version_here
+from assay.tools.judge.verdict import Judged, judge, version_here
 from assay.verify.checks import REMEDY, Check, LookResult, looked, unlooked
 from assay.verify.compared import compare
 
+KIND = Judgement.model_fields["kind"].default
 RECORD = "judged.json"
 FIX = "get the package again from where it was published"
 PACKAGE = "assay-package.tar"
@@ -132,6 +134,12 @@ def check_judgement(package: Path, work: Path, *, other_code: bool = False) -> I
     told: list[Judgement] = []
 
     def names() -> LookResult:
+        head = loads(read_text(package / RECORD, fix=FIX), where=RECORD, fix=FIX)
+        form, writer = (head.get("kind"), head.get("assay")) if isinstance(head, dict) else (None, None)
+        if form != KIND:
+            found = f"{form!r:.40}, written by assay {writer!r:.40}"
+            here = f"this is {version_here()}, which reads {KIND}"
+            return LookResult("", [f"{RECORD}: {found}; {here}. Fix: check with the version that wrote it"])
         record = read_record(package / RECORD, Judgement, fix=FIX)
         told.append(record)
         expected = {*MADE, RECORD, PROVENANCE, CARD, VERIFIER, SUMS, *arm_names(record).values()}
@@ -181,7 +189,7 @@ def check_judgement(package: Path, work: Path, *, other_code: bool = False) -> I
                 write_bytes(work / name, content)
         said = f"all {len(made)} files but the list of them, from the rows and {RECORD}"
         if told[0].plan is not None:
-            departed = any(PLANNED in text for text in judged.findings)
+            departed = any(each.code == "not_as_planned" for each in judged.findings)
             said += f"; what was judged is {'not ' if departed else ''}what was planned"
         worded = (REPORT, SUMMARY, CARD, VERIFIER) if other_code else ()
         return compare(package, work, made, said=said, pages=worded)

@@ -17,7 +17,7 @@ from assay.core.storage.files import sha256_bytes
 from assay.core.storage.json import read_record, write_json
 from assay.core.storage.untrusted import inside, listing, read_capped, sha256_capped
 from assay.dataset import cache
-from assay.dataset.audit_records import Audit, judged
+from assay.dataset.audit_records import Audit, judged, overlap_said
 from assay.dataset.fingerprint import Fingerprint, SplitFingerprint, enforce, fingerprint
 from assay.dataset.schema_files import SchemaFiles
 from assay.dataset.source import MAX_FILE_BYTES, DataFile, load
@@ -113,10 +113,11 @@ def run(project: Project) -> None:
     ]
     ceilings = [ceiling_said(found, split) for split, found in audited.report.ceilings.items()]
     bars = [
-        f"{'the claim will' if chosen.open else 'a claim would'} be NOT EVALUABLE: {text}"
-        for _, text in barred
+        f"{'the claim will' if chosen.open else 'a claim would'} be NOT EVALUABLE: leak: {overlap_said(each)}"
+        for each in barred
     ]
-    for said in [*(few if chosen.open and n < FEWEST_CLUSTERS else ()), *ceilings, *bars, *warned]:
+    bars += [f"Contamination: {overlap_said(each)}." for each in warned]
+    for said in [*(few if chosen.open and n < FEWEST_CLUSTERS else ()), *ceilings, *bars]:
         complain(said)
     leaks = "" if barred else "; no leaks between splits"
     say(f"data {found.dataset_sha256[:12]}: {counts}{leaks}{_odd(audited.report)}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,13 +9,15 @@ from pathlib import Path
 from assay.core.errors import ConfigError
 from assay.core.records import Interval
 from assay.evidence.claim.claim import Claim as ClaimRecord
+from assay.evidence.words.remarks import Remark
+from assay.evidence.words.sentences import heading
 from assay.tools.judge.command import JudgeRequest, judge_arms, refuse_same
 from assay.tools.judge.plan import JudgePlan
 from assay.tools.judge.planning import metric_of
-from assay.tools.judge.reading import GIVEN, Arm
+from assay.tools.judge.reading import Arm
 from assay.tools.judge.rows import read_rows
 from assay.tools.judge.sources import REPORT, Judgement
-from assay.tools.judge.verdict import Judged, heading
+from assay.tools.judge.verdict import Judged
 from assay.verdict.results import Results
 
 
@@ -31,8 +32,8 @@ class Claim:
     n_items: int
     n_clusters: int
     draws: int  # of each item
-    reasons: tuple[str, ...]
-    warnings: tuple[str, ...]
+    reasons: tuple[Remark, ...]  # a code and its values; str() says it in English
+    warnings: tuple[Remark, ...]
     record: ClaimRecord = field(repr=False)  # all of it, as claim.json has it
     # What pages and packages are made of.
     judgement: Judgement = field(repr=False)
@@ -104,7 +105,7 @@ def compare(
         n_items=record.n_items,
         n_clusters=record.n_clusters,
         draws=record.draws,
-        reasons=(record.reason,),
+        reasons=record.reasons,
         warnings=record.warnings,
         record=record,
         judgement=judgement,
@@ -134,13 +135,7 @@ def _refuse_unplanned(given: Mapping[str, Results], rivals: tuple[str, ...], pla
 
 
 def _copied(arm: Arm, name: str) -> Arm:
-    def named(text: str) -> str:
-        return re.sub(rf"\b(the|results?) {GIVEN}\b", lambda found: f"{found[1]} {name}", text, count=1)
-
-    blockers = tuple((named(kind), named(text)) for kind, text in arm.record.blockers)
-    notes = tuple(map(named, arm.record.notes))
-    record = arm.record.model_copy(update={"name": name, "blockers": blockers, "notes": notes})
-    return replace(arm, record=record, rows=read_rows(arm.text, name))
+    return replace(arm, record=arm.record.renamed(name), rows=read_rows(arm.text, name))
 
 
 def _points(share: float | None) -> float | None:

@@ -12,13 +12,12 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from assay.core.counting import counted
 from assay.core.errors import EvidenceError
 from assay.core.records import Episode, Interval, Record
 from assay.dataset.suite import FEWEST_CLUSTERS
 from assay.evaluation.measures import check_complete
 from assay.evidence.claim.differences import paired
-from assay.evidence.formatting import difference_text, p_text
+from assay.evidence.words.remarks import Remark, remark
 from assay.statistics.tests import sign_flip
 
 # The control guards against broken pipelines, which show at any level; at 0.05 it would bar one sound claim
@@ -32,31 +31,11 @@ class Control(Record):
     kind: Literal["second base run", "halves of the base draws", "not run"]
     verdict: Literal["NO EVIDENCE", "EVIDENCE OF A DIFFERENCE", "NOT RUN"]
     passed: bool | None
-    reason: str
+    reason: Remark
     difference: Interval | None
     p: float | None
     level: float = Field(gt=0, lt=1, description="p at or below it counts as a difference")
     draws: int = Field(ge=0, description="draws per item on each side")
-
-
-def control_said(control: Control | None) -> str:
-    """Return the control as one sentence.
-
-    >>> control_said(None)
-    'Base against base: not run.'
-    """
-    if control is None or control.passed is None:
-        return (
-            "Base against base: not run."
-            if control is None
-            else f"Base against base: not run ({control.reason})."
-        )
-    gap = difference_text(control.difference, rate=True)
-    items = "" if control.difference is None else f", {counted(control.difference.n, 'items')}"
-    return (
-        f"Base against base: {control.verdict}, {gap} points, {p_text(control.p)} ({control.kind}, K ="
-        f" {control.draws} a side{items}; a difference at p <= {control.level:g} would bar the claim)."
-    )
 
 
 def _renumbered(episodes: Sequence[Episode]) -> list[Episode]:
@@ -66,12 +45,12 @@ def _renumbered(episodes: Sequence[Episode]) -> list[Episode]:
     return [e.model_copy(update={"draw": k}) for draws in by_item.values() for k, e in enumerate(draws)]
 
 
-def _not_run(reason: str) -> Control:
+def _not_run(code: str, **values: object) -> Control:
     return Control(
         kind="not run",
         verdict="NOT RUN",
         passed=None,
-        reason=reason,
+        reason=remark(code, **values),
         difference=None,
         p=None,
         level=AA_LEVEL,
@@ -98,32 +77,31 @@ def aa_control(
     if base_again is None:
         half = draws // 2
         if half == 0:
-            return _not_run("one draw per item cannot be split in two; no second base run was given")
+            return _not_run("aa_one_draw")
         sides = [[e for e in base if e.draw < half], [e for e in base if half <= e.draw < 2 * half]]
         kind: Literal["second base run", "halves of the base draws"] = "halves of the base draws"
     else:
         half, sides, kind = draws, [list(base), list(base_again)], "second base run"
         if {(e.item_id, e.seed) for e in base} & {(e.item_id, e.seed) for e in base_again}:
-            return _not_run("the second base run repeats sampling seeds of the first: not other draws")
+            return _not_run("aa_same_draws")
     sides = [_renumbered(side) for side in sides]
     try:
         for side in sides:
             check_complete(side, half, "aa_control")
         sums = paired(sides[0], sides[1], measure)
     except EvidenceError as error:
-        return _not_run(f"expected {error.expected}, found {error.found}")
+        return _not_run("aa_not_whole", expected=error.expected, found=error.found)
     if sums is None or len(sums.names) < FEWEST_CLUSTERS:
-        return _not_run(f"under {FEWEST_CLUSTERS} clusters nothing can be tested")
+        return _not_run("aa_few_clusters", needed=FEWEST_CLUSTERS)
     if 2.0 ** (1 - len(sums.names)) > level:
-        n = counted(len(sums.names), "clusters")
-        return _not_run(f"with {n} no p can reach {level:g}, so nothing could ever be flagged")
+        return _not_run("aa_never_flags", n=len(sums.names), level=level)
     p, difference = sign_flip(sums, rng)
     passed = p > level
     return Control(
         kind=kind,
         verdict="NO EVIDENCE" if passed else "EVIDENCE OF A DIFFERENCE",
         passed=passed,
-        reason=f"p {'>' if passed else '<='} {level:g} between two sets of draws of the same policy",
+        reason=remark("aa_passed" if passed else "aa_failed", level=level),
         difference=difference,
         p=p,
         level=level,

@@ -4,6 +4,7 @@ sentence."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from assay.core.records import Episode, HealthSummary, Interval, Record, Split
 from assay.core.seeds import rng as labelled_rng
 from assay.evaluation.clusters import cluster_sums, paired_cluster_differences
 from assay.evaluation.measures import reader_of
-from assay.evidence.claim.aa_test import Control, aa_control, control_said
+from assay.evidence.claim.aa_test import Control, aa_control
 from assay.evidence.claim.differences import (
     Comparison,
     GainSplit,
@@ -24,23 +25,17 @@ from assay.evidence.claim.differences import (
     success_changes,
     with_holm,
 )
-from assay.evidence.claim.effect import Effect, effect_in, size_said
-from assay.evidence.claim.left_out import LeaveOneOut, leave_one_out, left_out_said
-from assay.evidence.claim.openings import Openings, opening_said
+from assay.evidence.claim.effect import Effect, effect_in
+from assay.evidence.claim.left_out import LeaveOneOut, leave_one_out
+from assay.evidence.claim.openings import Openings
 from assay.evidence.claim.plan import ClaimPlan, plan_digest
 from assay.evidence.claim.random_reward import (
     RandomRewardControl,
     random_reward_control,
-    random_reward_said,
     random_reward_warnings,
 )
-from assay.evidence.claim.rivals import Rival, compare_rivals, missing_rivals, rivals_said, why_no_skill
-from assay.evidence.claim.secondary_suites import (
-    PlayedSuite,
-    SecondarySuite,
-    compare_secondary,
-    secondary_said,
-)
+from assay.evidence.claim.rivals import Rival, compare_rivals, missing_rivals, why_no_skill
+from assay.evidence.claim.secondary_suites import PlayedSuite, SecondarySuite, compare_secondary
 from assay.evidence.claim.verdict import (
     DRAFT,
     Guardrail,
@@ -52,13 +47,24 @@ from assay.evidence.claim.verdict import (
     unpaired,
     warnings,
 )
-from assay.evidence.claim.warnings import form_only_said, more_tokens_said, sharpening_said, untested_said
-from assay.evidence.formatting import claim_sentence, draft_sentence, not_evaluable_sentence
+from assay.evidence.claim.warnings import form_only, more_tokens, not_tested, sharpening
+from assay.evidence.words.remarks import Remark, remark, say_all
+from assay.evidence.words.sentences import sentence_of
 from assay.statistics.intervals import rate_interval
 from assay.statistics.power import detectable_effect
 from assay.statistics.report import Decoding
 
-__all__ = ["Claim", "ClaimPlan", "Guardrail", "Verdict", "compare", "plan_digest"]
+__all__ = [
+    "Beside",
+    "Claim",
+    "ClaimPlan",
+    "Compared",
+    "Guardrail",
+    "Played",
+    "Verdict",
+    "compare",
+    "plan_digest",
+]
 UNREAD = (  # the policies of a claim whose evidence could not even be read: it says why, and shows no number
     "unknown"
 )
@@ -70,9 +76,8 @@ class Claim(Record):
     verdict: Verdict
     effect: Effect | None = Field(description="direction and size of the primary difference")
     level: float = Field(gt=0, lt=1, description="level at which this claim was tested, of the plan's alpha")
-    reason: str
-    sentence: str
-    warnings: tuple[str, ...]
+    reasons: tuple[Remark, ...] = Field(description="of the verdict: one, or all that bars the claim")
+    warnings: tuple[Remark, ...]
     plan: ClaimPlan
     plan_digest: str
     before_policy: str
@@ -108,12 +113,27 @@ class Claim(Record):
         description="the primary metric on the secondary suites of the plan; no part of the verdict",
     )
 
+    @property
+    def made_elsewhere(self) -> bool:
+        """Whether it is about results of which nobody here saw the playing: no run claims on such a file."""
+        return self.split == "tasks"
+
+    @property
+    def sentence(self) -> str:
+        """The claim in English."""
+        return sentence_of(self)
+
+    @property
+    def reason(self) -> str:
+        """Its reasons in English."""
+        return say_all(self.reasons)
+
 
 # What a claim holds that may not be made.
 _NOTHING: dict[str, Any] = {
     name: None
     for name in Claim.model_fields
-    if name not in ("reason", "sentence", "plan", "level", "split", "decoding", "draws", "training_seeds")
+    if name not in ("reasons", "plan", "level", "split", "decoding", "draws", "training_seeds")
 } | {
     "verdict": "NOT EVALUABLE",
     "warnings": (),
@@ -139,63 +159,75 @@ def differences_of(claim: Claim) -> dict[str, Interval]:
     return found
 
 
-def controls_said(claim: Claim) -> str:
-    """Return what the controls showed, how often the records were opened, what leaving a part out does, and
-    what the secondary suites show, a sentence each; of a draft nothing, since nothing is claimed."""
-    if claim.verdict == DRAFT:
-        return ""
-    opened = opening_said(claim.opened, claim.level, claim.plan)
-    left_out = left_out_said(claim.leave_one_out, claim.plan.cluster_name)
-    beyond = secondary_said(claim.secondary_suites, claim.plan.cluster_name)
-    told = [control_said(claim.control), random_reward_said(claim.random_reward), opened, left_out, beyond]
-    return f"Controls. {' '.join(filter(None, told))}"
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What one policy played on one suite, each by its digest."""
+
+    episodes: Sequence[Episode]
+    policy: str
+    suite: str
 
 
-def _head(
-    plan: ClaimPlan,
-    policies: tuple[str, str],
-    split: Split,
-    decoding: Decoding,
-    training_seeds: Sequence[int],
-    planned_points: float | None,
-    level: float,
-) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """How the arms were played, and what was known of the claim before they were compared.
+
+    `planned_points` is the smallest detectable effect that was said before training; `level` is that of the
+    test, where earlier openings of the held-out records have used up a part of the plan's alpha (None: none
+    have), and `opened` tells of them.
+    """
+
+    split: Split
+    decoding: Decoding
+    training_seeds: Sequence[int] = ()
+    planned_points: float | None = None
+    level: float | None = None
+    opened: Openings | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Who else played.
+
+    `base_again` holds further base draws for the A/A control; without it the base's draws are split in two
+    halves. `random_arm` holds what a policy trained for random rewards played on the same items,
+    `random_health` its alarms; `rivals` what the rivals of the plan played, by name; `secondary_suites` what
+    base and trained policy played on each secondary suite.
+    """
+
+    base_again: Sequence[Episode] | None = None
+    random_arm: Sequence[Episode] | None = None
+    random_health: HealthSummary | None = None
+    rivals: Mapping[str, Sequence[Episode]] = field(default_factory=dict)
+    secondary_suites: Mapping[str, PlayedSuite] = field(default_factory=dict)
+
+
+def _head(plan: ClaimPlan, policies: tuple[str, str], compared: Compared) -> dict[str, Any]:
     return {
         "plan": plan,
         "plan_digest": plan_digest(plan),
-        "level": level,
+        "level": plan.alpha if compared.level is None else min(compared.level, plan.alpha),
         "before_policy": policies[0],
         "after_policy": policies[1],
-        "split": split,
-        "decoding": decoding,
+        "split": compared.split,
+        "decoding": compared.decoding,
         "draws": plan.draws,
-        "training_seeds": tuple(training_seeds),
-        "planned_detectable_points": planned_points,
+        "training_seeds": tuple(compared.training_seeds),
+        "planned_detectable_points": compared.planned_points,
+        "opened": compared.opened,
     }
 
 
-def _nothing_said(head: dict[str, Any], stops: Sequence[tuple[str, str]], notes: Sequence[str]) -> Claim:
-    reason, sentence = (
-        "; ".join(text for _, text in stops),
-        not_evaluable_sentence(head["split"], [k for k, _ in stops]),
-    )
-    return Claim(**(_NOTHING | head | {"warnings": tuple(notes), "reason": reason, "sentence": sentence}))
+def _nothing_said(head: dict[str, Any], stops: Sequence[Remark], notes: Sequence[Remark]) -> Claim:
+    return Claim(**(_NOTHING | head | {"warnings": tuple(notes), "reasons": tuple(stops)}))
 
 
 def not_evaluable(
-    plan: ClaimPlan,
-    blockers: Sequence[tuple[str, str]],
-    *,
-    before_policy: str,
-    after_policy: str,
-    split: Split,
-    decoding: Decoding,
-    training_seeds: Sequence[int],
+    plan: ClaimPlan, stops: Sequence[Remark], *, policies: tuple[str, str], compared: Compared
 ) -> Claim:
     """Return the claim of evidence that cannot even be read: NOT EVALUABLE with the reasons and no number at
     all."""
-    head = _head(plan, (before_policy, after_policy), split, decoding, training_seeds, None, plan.alpha)
-    return _nothing_said(head, blockers, ())
+    return _nothing_said(_head(plan, policies, compared), stops, ())
 
 
 def _arm(episodes: Sequence[Episode], measure: str) -> Interval:
@@ -217,183 +249,139 @@ def _detectable_points(
 
 
 def compare(
-    before: Sequence[Episode],
-    after: Sequence[Episode],
+    before: Played,
+    after: Played,
     plan: ClaimPlan,
+    compared: Compared,
     *,
-    before_suite: str,
-    after_suite: str,
-    before_policy: str,
-    after_policy: str,
-    split: Split,
-    decoding: Decoding,
-    training_seeds: Sequence[int],
     rng: np.random.Generator,
-    base_again: Sequence[Episode] | None = None,
-    random_arm: Sequence[Episode] | None = None,
-    random_health: HealthSummary | None = None,
-    rivals: Mapping[str, Sequence[Episode]] | None = None,
-    planned_points: float | None = None,
-    level: float | None = None,
-    opened: Openings | None = None,
-    secondary_suites: Mapping[str, PlayedSuite] | None = None,
-    blockers: Sequence[str | tuple[str, str]] = (),
-    notes: Sequence[str] = (),
+    beside: Beside = Beside(),
+    stops: Sequence[Remark] = (),
+    notes: Sequence[Remark] = (),
 ) -> Claim:
     """Return the claim that the episodes support under the plan; what cannot be compared becomes NOT
     EVALUABLE.
 
-    `blockers` are reasons known elsewhere (a leak, an edited plan), as one text or as (kind without numbers,
-    what was found); `notes` are warnings known elsewhere (alarms, cut prompts), shown whatever the verdict.
-    `base_again` holds further base draws for the A/A control; without it the base's draws are split in two
-    halves. `random_arm` holds what a policy trained for random rewards played on the same items,
-    `random_health` its alarms;
-    `rivals` holds what the rivals of the plan played, by name; `planned_points` is the smallest detectable
-    effect that was said before training; `level` is that of the test, where earlier openings of the held-out
-    records have used up a part of the plan's alpha, and `opened` tells of them; `secondary_suites` holds what
-    base and trained policy played on each secondary suite. Episode order does not matter. Validation
-    chooses the checkpoint, so of that `split` no claim is made: a draft, without a verdict, an effect or
-    a p, and what would bar a claim is among its warnings.
+    `stops` are reasons known elsewhere why no claim may be made (a leak, an edited plan); `notes` are
+    warnings known elsewhere (alarms, cut prompts), shown whatever the verdict. Episode order does not matter.
+    Validation chooses the checkpoint, so of that split no claim is made: a draft, without a verdict, an
+    effect or a p, and what would bar a claim is among its warnings.
 
     Raises:
         EvidenceError: the plan's primary metric is not a rate.
     """
     measure, seed = measure_of_primary(plan.primary), int(rng.integers(2**63))
-    before, after = (sorted(arm, key=lambda e: (e.item_id, e.draw)) for arm in (before, after))
-    alpha, rivals = plan.alpha if level is None else min(level, plan.alpha), rivals or {}
-    largest = plan.largest_cluster or 0
-    head = _head(plan, (before_policy, after_policy), split, decoding, training_seeds, planned_points, alpha)
-    barred = obstacles(before, after, plan, (before_suite, after_suite))
-    stops = [(each, each) if isinstance(each, str) else each for each in blockers]
-    if random_arm is None and "random_reward" in plan.controls:
-        text = "the random-reward arm that the plan asks for was not played"
-        stops.append((text, text))
+    base, trained = (sorted(arm.episodes, key=lambda e: (e.item_id, e.draw)) for arm in (before, after))
+    head = _head(plan, (before.policy, after.policy), compared)
+    alpha, largest, rivals = head["level"], plan.largest_cluster or 0, beside.rivals
+    barred = obstacles(base, trained, plan, (before.suite, after.suite))
+    stops, asked = list(stops), "random_reward" in plan.controls
+    if beside.random_arm is None and asked:
+        stops.append(remark("random_reward_not_played"))
     lost, unused = missing_rivals(plan, rivals)
-    stops += [
-        (text, text) for text in (f"the rival {name} that the plan names did not play" for name in lost)
-    ]
-    notes = [*notes, *(f"The rival {name} of the plan did not play." for name in unused)]
-    barred += unpaired({"after": after} | {f"{name} rival": arm for name, arm in rivals.items()})
+    stops += [remark("rival_not_played", rival=name) for name in lost]
+    notes = [*notes, *(remark("rival_not_used", rival=name) for name in unused)]
+    barred += unpaired({"after": trained} | {f"{name} rival": arm for name, arm in rivals.items()})
     if barred:
-        return _nothing_said(head | {"opened": opened}, [*stops, *barred], notes)
+        return _nothing_said(head, [*stops, *barred], notes)
 
     def found(name: str, role: str) -> Comparison:
         luck = labelled_rng(seed, role, name)
-        return compare_measure(before, after, name, luck, largest=largest, reward_range=plan.reward_range)
+        return compare_measure(base, trained, name, luck, largest=largest, reward_range=plan.reward_range)
 
     primary = found(measure, "primary")
-    control = aa_control(
-        before, base_again, measure=measure, draws=plan.draws, rng=labelled_rng(seed, "control")
-    )
-    random_reward = (
-        None
-        if random_arm is None
-        else random_reward_control(
-            before,
-            random_arm,
-            after,
-            plan,
-            labelled_rng(seed, "random reward"),
-            alpha=alpha,
-            health=random_health,
-        )
-    )
-    secondary = with_holm({name: found(name, "secondary") for name in plan.secondary})
+    luck = labelled_rng(seed, "control")
+    control = aa_control(base, beside.base_again, measure=measure, draws=plan.draws, rng=luck)
+    random_reward = None
+    if beside.random_arm is not None:
+        luck = labelled_rng(seed, "random reward")
+        health, arm = beside.random_health, beside.random_arm
+        random_reward = random_reward_control(base, arm, trained, plan, luck, alpha=alpha, health=health)
     guardrails = tuple(
         _guarded(found(name, "guardrail"), margin) for name, margin in sorted(plan.guardrails.items())
     )
-    strata = compare_strata(before, after, measure, seed, largest=largest)
-    parts, tokens = gain_split(before, after), found("mean_tokens_per_completion", "tokens")
-    detectable = _detectable_points(before, after, measure, alpha, largest)
-    beside = compare_rivals(after, rivals, plan, measure, alpha=alpha, seed=seed)
-    suites = compare_secondary(
-        secondary_suites or {},
-        plan,
-        measure,
-        level=alpha,
-        places={} if opened is None else opened.secondary_places,
-        seed=seed,
-    )
     effect = effect_in(primary, plan, alpha=alpha, alpha_worse=plan.alpha)
-    verdict, reason = decide(
-        effect,
-        n_clusters=primary.n_clusters,
-        needed=primary.clusters_needed,
-        alpha=alpha,
-        no_skill=why_no_skill(beside, random_reward),
-        regressions=regressions(guardrails, secondary, plan),
-        detectable=detectable,
-    )
-    if random_reward is not None and not random_reward.comparable and "random_reward" in plan.controls:
-        text = "the random-reward arm that the plan asks for is not comparable"
-        stops.append((text, f"{text}: {random_reward.reason}"))
+    places = {} if compared.opened is None else compared.opened.secondary_places
+    numbers: dict[str, Any] = {
+        "before": _arm(base, measure),
+        "after": _arm(trained, measure),
+        "difference": primary.difference,
+        "cross_check": primary.cross_check,
+        "n_clusters": primary.n_clusters,
+        "n_items": primary.difference.n,
+        "smallest_detectable_points": _detectable_points(base, trained, measure, alpha, largest),
+        "rivals": compare_rivals(trained, rivals, plan, measure, alpha=alpha, seed=seed),
+        "leave_one_out": leave_one_out(
+            base, trained, measure, alpha, shown=primary.p is not None and primary.p <= alpha
+        ),
+        "items_changed": success_changes(base, trained),
+        "gain_split": gain_split(base, trained),
+        "tokens_per_completion": found("mean_tokens_per_completion", "tokens"),
+        "secondary": with_holm({name: found(name, "secondary") for name in plan.secondary}),
+        "guardrails": guardrails,
+        "strata": compare_strata(base, trained, measure, seed, largest=largest),
+        "control": control,
+        "random_reward": random_reward,
+        "secondary_suites": compare_secondary(
+            beside.secondary_suites, plan, measure, level=alpha, places=places, seed=seed
+        ),
+    }
+    if random_reward is not None and not random_reward.comparable and asked:
+        stops.append(remark("random_reward_not_comparable", reasons=random_reward.reason))
     if control.passed is False:
-        text = "the control found a difference between base and base"
-        stops.append((text, f"{text}: {control.reason}"))
-    draft, p = split == "validation", primary.p
-    if draft:
-        verdict, reason, p = DRAFT, "a draft: what was played chooses the checkpoint too", None
-        sentence = draft_sentence(primary, plan.primary, split, plan.cluster_name, plan.draws)
-        notes = [*(f"Would bar a claim: {text}." for _, text in stops), *notes]
-    elif stops:
-        verdict, reason = "NOT EVALUABLE", "; ".join(text for _, text in stops)
-        sentence = not_evaluable_sentence(split, [kind for kind, _ in stops])
-    else:
-        sentence = claim_sentence(
-            primary,
-            plan.primary,
-            split,
-            plan.cluster_name,
-            plan.draws,
-            len(training_seeds),
-            "" if primary.p is None else size_said(effect, detectable, higher=plan.direction == "higher"),
-            "" if alpha == plan.alpha else f"Tested at the level {alpha:.2g}.",
-            rivals_said(beside),
-        )
+        stops.append(remark("control_failed", reason=control.reason))
+    if compared.split == "validation":
+        told = (*(remark("would_bar", found=each) for each in stops), *notes)
+        said: dict[str, Any] = {
+            "verdict": DRAFT,
+            "effect": None,
+            "reasons": (remark("draft"),),
+            "p": None,
+            "warnings": told,
+        }
+        return Claim(**head, **numbers, **said)
+    verdict, reason = _decided(head | numbers, plan, primary, effect)
     return Claim(
         **head,
-        verdict=verdict,
-        effect=None if verdict in ("NOT EVALUABLE", DRAFT) else effect,
-        reason=reason,
-        sentence=sentence,
-        warnings=tuple(notes)
-        if draft
-        else (
-            *warnings(
-                primary, plan, detectable, control, guardrails, strata, (before_policy, after_policy), effect
-            ),
+        **numbers,
+        verdict="NOT EVALUABLE" if stops else verdict,
+        effect=None if stops else effect,
+        reasons=tuple(stops) or (reason,),
+        p=primary.p,
+        warnings=(
+            *warnings(head | numbers, plan, primary, effect),
             *random_reward_warnings(random_reward),
             *filter(
                 None,
                 (
-                    untested_said(secondary),
-                    more_tokens_said(tokens),
-                    form_only_said(parts),
-                    sharpening_said(effect, beside, primary),
+                    not_tested(numbers["secondary"]),
+                    more_tokens(numbers["tokens_per_completion"]),
+                    form_only(numbers["gain_split"]),
+                    sharpening(effect, numbers["rivals"], primary),
                 ),
             ),
             *notes,
         ),
-        before=_arm(before, measure),
-        after=_arm(after, measure),
-        difference=primary.difference,
-        p=p,
-        cross_check=primary.cross_check,
+    )
+
+
+def _decided(
+    known: Mapping[str, Any], plan: ClaimPlan, primary: Comparison, effect: Effect
+) -> tuple[Verdict, Remark]:
+    """Return verdict and reason of the numbers; of results that were made elsewhere the rivals are those that
+    were brought."""
+    level, skilled = known["level"], None
+    no_skill = why_no_skill(known["rivals"], known["random_reward"], level)
+    if known["split"] == "tasks":
+        skilled = remark("skilled_beside", level=level, rivals=sorted(plan.rivals))
+        no_skill = no_skill if plan.rivals else remark("no_rivals_given", level=level)
+    return decide(
+        effect,
         n_clusters=primary.n_clusters,
-        n_items=primary.difference.n,
-        smallest_detectable_points=detectable,
-        rivals=beside,
-        leave_one_out=leave_one_out(
-            before, after, measure, alpha, shown=primary.p is not None and primary.p <= alpha
-        ),
-        items_changed=success_changes(before, after),
-        gain_split=parts,
-        tokens_per_completion=tokens,
-        secondary=secondary,
-        guardrails=guardrails,
-        strata=strata,
-        control=control,
-        opened=opened,
-        random_reward=random_reward,
-        secondary_suites=suites,
+        needed=primary.clusters_needed,
+        alpha=level,
+        no_skill=no_skill,
+        skilled=skilled,
+        regressions=regressions(known["guardrails"], known["secondary"], plan),
+        detectable=known["smallest_detectable_points"],
     )

@@ -119,25 +119,3 @@ def effect_words(direction: Direction | None, size: Size | None) -> str:
     if direction in (None, "not shown"):
         return "equivalent" if size == "equivalent" else "no difference shown"
     return str(direction) if size == "not shown" else f"{direction}, {size}"
-
-
-def size_said(effect: Effect, detectable: float | None, *, higher: bool) -> str:
-    """Return what is shown of the size of a change, as one sentence.
-
-    Args:
-        effect: What is shown.
-        detectable: The change that would have been found with power 0.8, points.
-        higher: Whether more is better.
-    """
-    fall, rise = (f"{100 * margin:.3g}" for margin in (effect.fall_that_matters, effect.rise_that_matters))
-    margin = f"{rise if (effect.direction == 'better') == higher else fall} points that matter"
-    if effect.direction == "not shown":
-        if effect.size == "equivalent":
-            both = f"{fall} points down or {rise} up" if fall != rise else f"{rise} points"
-            return f"No evidence of a change; one of {both} is excluded (equivalent)."
-        reach = "" if detectable is None else f" (smallest detectable effect {detectable:.1f} points)"
-        return f"No evidence of a change{reach}."
-    return {
-        "matters": f"The change exceeds the {margin}.",
-        "less than matters": f"The change is smaller than the {margin}.",
-    }.get(effect.size, f"Whether the change reaches the {margin} is not shown.")

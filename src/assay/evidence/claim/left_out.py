@@ -3,7 +3,6 @@ stratum."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,7 +12,6 @@ from scipy.special import stdtrit  # type: ignore[import-untyped,unused-ignore]
 from assay.core.records import Episode, Record
 from assay.evaluation.clusters import ClusterSums
 from assay.evidence.claim.differences import paired
-from assay.evidence.formatting import signed
 
 
 class LeftOut(Record):
@@ -88,28 +86,3 @@ def _side(sums: ClusterSums, alpha: float) -> int:
         return 0
     reach = float(stdtrit(n - 1, 1 - alpha / 2)) * sums.standard_error
     return 0 if abs(sums.mean) <= reach else int(np.sign(sums.mean))
-
-
-def _plain(part: str) -> str:
-    """Return the name of a part without what a page could take for markup: it is a text of the data."""
-    return re.sub(r"[^\w=.,:+ -]", "_", part)[:60]
-
-
-def left_out_said(found: LeaveOneOut | None, cluster_name: str) -> str:
-    """Return it as a sentence, "" where there is nothing to say."""
-    if found is None:
-        return ""
-    one, other = (
-        f"{signed(each.difference, 100)} (without {_plain(each.part)})"
-        for each in (found.smallest, found.largest)
-    )
-    strata = f" or {found.n_strata} strata" if found.n_strata else ""
-    ends = {
-        True: ", always on the same side of 0",
-        False: ", and for at least one of them 0 can no longer be excluded",
-        None: "",
-    }
-    return (
-        f"Without any one of {found.n_clusters} {cluster_name}{strata} the difference is {one} to {other}"
-        f" points{ends[found.holds]}."
-    )

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from assay.core.counting import counted
 from assay.core.records import OpenedRecords, Record
 from assay.evidence.claim.plan import ClaimPlan
+from assay.evidence.words.remarks import Remark, remark
 from assay.statistics.openings import opening_level
-
-NOT_KNOWN = "how often the held-out records were opened is not known"
-OTHER_OPENING = "openings.json is about another opening than this claim"
 
 
 class Openings(Record):
@@ -62,8 +59,8 @@ def level_of(opened: Openings, plan: ClaimPlan) -> float:
 
 def opening_obstacles(
     found: OpenedRecords, plan: ClaimPlan, *, policy: str, records: str, seed: int
-) -> list[tuple[str, str]]:
-    """Return why no claim may be made, as (kind, what was found).
+) -> list[Remark]:
+    """Return why no claim may be made.
 
     Args:
         found: What openings.json says.
@@ -73,64 +70,26 @@ def opening_obstacles(
         seed: Of the training.
     """
     if (found.policy_digest, found.records, found.seed, found.seeds) != (policy, records, seed, plan.seeds):
-        fix = "./run dvc repro -f post_eval"
-        return [(OTHER_OPENING, f"{OTHER_OPENING}: policy, records, seed or seeds of the plan. Fix: {fix}")]
-    if found.place is None:
-        fix = "./run dvc repro -sf pre_eval post_eval, then ./run repro"
-        lost = (
-            "the ledger lacks what this run itself opened: an older one was put back, or the base's episodes"
-            " came from DVC's cache"
-        )
-        return [(NOT_KNOWN, f"{NOT_KNOWN}: {lost}. Fix: {fix}")]
-    return []
+        return [remark("other_opening")]
+    return [remark("openings_lost")] if found.place is None else []
 
 
-def opening_said(opened: Openings | None, level: float, plan: ClaimPlan) -> str:
-    """Return how often the records had been opened, as one sentence."""
-    if opened is None or opened.place is None:
-        return "Openings: how often the held-out records were opened is not known."
-    if opened.place == 1:
-        said = "the first try at these held-out records"
-    else:
-        before = counted(opened.policies_before, "tries")
-        said = f"{before} at these held-out records came before, and this one is number {opened.place}"
-    return f"Openings: {said}; tested at the level {level:.2g} of {plan.alpha:g}."
-
-
-def opening_warnings(opened: Openings, found: OpenedRecords) -> list[str]:
+def opening_warnings(opened: Openings, found: OpenedRecords) -> list[Remark]:
     """Return what a reader must be warned of."""
     notes = []
-    if opened.policies_before:
+    if n := opened.policies_before:
         own = sum(each.same_recipe for each in found.others)
-        of_plan = f", {own} of them by other seeds of this plan" if own else ""
-        notes.append(
-            f"{counted(opened.policies_before, 'tries')} at the held-out records came before{of_plan}: this"
-            f" one is number {opened.place}, and pays for it with its level."
-        )
+        notes.append(remark("tries_before", n=n, of_plan=own, place=opened.place))
     if opened.rolls:
-        notes.append(
-            f"The same plan had trained seed {found.seed} before, to"
-            f" {counted(opened.rolls, 'other policies')}."
-        )
+        notes.append(remark("rolled_before", seed=found.seed, n=opened.rolls))
     if opened.restored:
-        notes.append(
-            "The ledger of held-out openings was removed, cut, or replaced by an older copy:"
-            f" {counted(opened.restored, 'policies')} of it came back from git or this working copy."
-        )
+        notes.append(remark("ledger_restored", n=opened.restored))
     if opened.put_back:
-        notes.append(
-            "Git had put an older ledger of held-out openings in place (a checkout, a stash, another branch):"
-            f" {counted(opened.put_back, 'policies')} that it lacks are known here, and count."
-        )
+        notes.append(remark("ledger_put_back", n=opened.put_back))
     if found.seed not in found.seeds:
-        notes.append(f"Training seed {found.seed} is not among the seeds of the plan.")
+        notes.append(remark("seed_not_planned", seed=found.seed))
     elif found.left_out:
-        notes.append(
-            "The seeds of the plan are some of those that another plan had shown on these records; left out:"
-            f" {', '.join(map(str, found.left_out))}."
-        )
+        notes.append(remark("seeds_left_out", seeds=found.left_out))
     elif not opened.registered:
-        notes.append(
-            f"Training seed {found.seed} was registered after its policy had seen the held-out records."
-        )
+        notes.append(remark("seed_planned_late", seed=found.seed))
     return notes

@@ -14,9 +14,7 @@ from assay.evidence.claim.differences import Comparison, compare_measure, measur
 from assay.evidence.claim.effect import Direction, Size, effect_in
 from assay.evidence.claim.plan import ClaimPlan
 from assay.evidence.claim.verdict import arm_obstacles
-from assay.evidence.formatting import difference_text, p_text
-
-NOT_RUN = "Random-reward arm: not run."
+from assay.evidence.words.remarks import Remark, remark
 
 
 class RandomRewardControl(Record):
@@ -24,7 +22,7 @@ class RandomRewardControl(Record):
     ahead of that."""
 
     comparable: bool = Field(description="whether the arm is a whole suite of the same items")
-    reason: str | None = Field(description="why it is not")
+    reason: tuple[Remark, ...] | None = Field(description="why it is not")
     direction: Direction | None = Field(description="of random rewards against the base")
     size: Size | None
     before: float | None
@@ -68,8 +66,7 @@ def random_reward_control(
     )
     barred = arm_obstacles({"before": base, "random-reward": random_arm, "after": trained}, plan)
     if barred:
-        reason = "; ".join(text for _, text in barred)
-        known = {"comparable": False, "reason": reason, "n_clusters": 0, "n_items": 0}
+        known = {"comparable": False, "reason": tuple(barred), "n_clusters": 0, "n_items": 0}
         return RandomRewardControl.model_validate(dict.fromkeys(RandomRewardControl.model_fields) | known)
     largest = plan.largest_cluster or 0
     gained = compare_measure(base, random_arm, measure, labelled_rng(seed, "random reward"), largest=largest)
@@ -106,58 +103,18 @@ def red_rules(health: HealthSummary) -> tuple[str, ...]:
     return tuple(f"{each.rule} from step {each.worst_step}" for each in health.rules if each.level == "RED")
 
 
-def _alarms_said(control: RandomRewardControl) -> str:
-    if control.red is None:
-        return ""
-    red = f" RED in that training: {', '.join(control.red)}." if control.red else ""
-    return red + (f" Not measured in it: {', '.join(control.unmeasured)}." if control.unmeasured else "")
-
-
-def random_reward_said(control: RandomRewardControl | None) -> str:
-    """Return the control as one sentence for a report.
-
-    >>> random_reward_said(None)
-    'Random-reward arm: not run.'
-    """
-    if control is None:
-        return NOT_RUN
-    if not control.comparable:
-        return f"Random-reward arm: NOT EVALUABLE ({control.reason})."
-    found = "equivalent to" if control.size == "equivalent" else "not shown to differ from"
-    if control.direction in ("better", "worse"):
-        found = f"{control.direction} than"
-    return (
-        f"Random-reward arm: {found} the base, {difference_text(control.difference, rate=True)}"
-        f" points, {p_text(control.p)}; the training proper is ahead by"
-        f" {difference_text(control.ahead, rate=True)} points, {p_text(control.ahead_p)}."
-        f"{_alarms_said(control)}"
-    )
-
-
-def random_reward_warnings(control: RandomRewardControl | None) -> list[str]:
+def random_reward_warnings(control: RandomRewardControl | None) -> list[Remark]:
     """Return what a reader must be warned of; nothing where no such arm was asked for, or where it did as it
     should."""
     if control is None:
         return []
     if not control.comparable:
-        return [random_reward_said(control)]
-    found = []
+        return [remark("random_reward_not_evaluable", reasons=control.reason)]
+    found, gap = [], {"difference": control.difference, "p": control.p}
     if control.direction == "better":
-        gap = difference_text(control.difference, rate=True)
-        found.append(
-            f"Random rewards improved the primary metric too: {gap} points, {p_text(control.p)}. That part of"
-            " the gain is no sign of learning the task."
-        )
+        found.append(remark("random_rewards_improved", **gap))
     if control.direction == "worse":
-        gap = difference_text(control.difference, rate=True)
-        found.append(
-            f"Random rewards made the primary metric worse: {gap} points, {p_text(control.p)}. To be ahead of"
-            " them takes less than to be ahead of the base."
-        )
+        found.append(remark("random_rewards_worsened", **gap))
     if not control.trained_is_ahead:
-        gap = difference_text(control.ahead, rate=True)
-        found.append(
-            f"The training is not shown to beat one for random rewards: {gap} points,"
-            f" {p_text(control.ahead_p)}."
-        )
+        found.append(remark("random_rewards_not_beaten", difference=control.ahead, p=control.ahead_p))
     return found

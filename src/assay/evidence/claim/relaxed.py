@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from assay.core.config.settings import Params
+from assay.evidence.words.remarks import Remark, remark
 
 # Where a limit catches less. "neither": how it is set lets nothing pass that another value would catch.
 Looser = Literal["above", "below", "neither"]
@@ -87,49 +88,28 @@ def relaxed(params: Params) -> dict[str, tuple[Any, Any]]:
     return found
 
 
-def relaxed_said(params: Params) -> list[str]:
+def looser_limits(params: Params) -> list[Remark]:
     """Return one warning that names every relaxed limit, or nothing."""
-    found = relaxed(params)
-    if not found:
-        return []
-    named = "; ".join(
-        f"{name} {_shown(set_to)} (usual {_shown(usual)})" for name, (usual, set_to) in found.items()
-    )
-    return [f"Looser than usual: {named}."]
+    limits = [
+        {"name": name, "usual": usual, "set": value} for name, (usual, value) in relaxed(params).items()
+    ]
+    return [remark("looser_than_usual", limits=limits)] if limits else []
 
 
-def cooler_said(params: Params) -> list[str]:
-    """Return at which temperature was measured, if not at 1, and at which trained, if that was done here."""
+def other_measuring(params: Params) -> list[Remark]:
+    """Return at which temperature was measured, if not at 1, and at which trained, if that was done here; and
+    what was cut off completions before anybody graded them."""
+    notes = []
     measured, trained = params.generation.measured_at, params.generation.temperature
-    if measured == 1:
-        return []
-    here = params.external is None
-    return [f"Measured at temperature {measured:g}{f', trained at {trained:g}' if here else ''}."]
-
-
-def cut_said(params: Params) -> list[str]:
-    """Return what was cut off completions before anybody graded them, if anything."""
-    return [f"Cut off each completion before it was graded: {', '.join(params.task.cut)}."] * bool(
-        params.task.cut
-    )
+    if measured != 1:
+        here = params.external is None
+        notes.append(remark("cooler", measured=measured, trained=trained if here else None))
+    if params.task.cut:
+        notes.append(remark("cut_before_grading", cut=params.task.cut))
+    return notes
 
 
 def _value(values: Any, dotted: str) -> Any:
     for name in dotted.split("."):
         values = values.get(name) if isinstance(values, Mapping) else None
     return values
-
-
-def _shown(value: Any) -> str:
-    """Return a value as YAML has it.
-
-    >>> _shown(False), _shown(1000.0)
-    ('false', '1000')
-    """
-    return (
-        str(value).lower()
-        if isinstance(value, bool)
-        else f"{value:g}"
-        if isinstance(value, float)
-        else str(value)
-    )

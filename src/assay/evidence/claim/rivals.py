@@ -13,7 +13,7 @@ from assay.core.seeds import rng as labelled_rng
 from assay.evidence.claim.differences import compare_measure, deltas
 from assay.evidence.claim.plan import ClaimPlan
 from assay.evidence.claim.random_reward import RandomRewardControl
-from assay.evidence.formatting import difference_text
+from assay.evidence.words.remarks import Remark, remark
 from assay.tasks.protocol import RivalKind
 
 KINDS: Mapping[RivalKind, str] = {
@@ -83,35 +83,20 @@ def missing_rivals(plan: ClaimPlan, rivals: Mapping[str, Sequence[Episode]]) -> 
     return [name for name in lost if name not in base], base
 
 
-def why_no_skill(found: Mapping[str, Rival], random_reward: RandomRewardControl | None) -> str | None:
+def why_no_skill(
+    found: Mapping[str, Rival], random_reward: RandomRewardControl | None, level: float
+) -> Remark | None:
     """Return why a policy that is better than the base has not shown skill; None where it has.
 
     It has to beat every trivial player, and the training for random rewards where there was one.
     """
     trivial = {name: each for name, each in found.items() if each.kind == "trivial"}
     if not trivial:
-        return "the plan names no player without skill to compare with"
-    ahead = [_said(name, each) for name, each in trivial.items() if not each.beaten]
+        return remark("no_trivial_rival", level=level)
+    ahead: dict[str, Interval | None] = {
+        name: each.difference for name, each in trivial.items() if not each.beaten
+    }
     if random_reward is not None and random_reward.comparable and not random_reward.trained_is_ahead:
-        ahead.append(f"the training for random rewards ({difference_text(random_reward.ahead, rate=True)})")
-    return f"not shown to beat {', '.join(ahead)}" if ahead else None
-
-
-def rivals_said(found: Mapping[str, Rival]) -> str:
-    """Return which rivals the trained policy beats, which beat it, and from which it is not told apart, by
-    how many points; "" without rivals."""
-    groups: dict[str, list[str]] = {"It beats": [], "It is beaten by": [], "It is not told apart from": []}
-    for name, each in found.items():
-        verb = (
-            "It beats"
-            if each.beaten
-            else "It is beaten by"
-            if each.beaten_by
-            else "It is not told apart from"
-        )
-        groups[verb].append(_said(name, each))
-    return " ".join(f"{verb} {', '.join(names)}." for verb, names in groups.items() if names)
-
-
-def _said(name: str, rival: Rival) -> str:
-    return f"{name} ({difference_text(rival.difference, rate=True)})"
+        ahead["the training for random rewards"] = random_reward.ahead
+    told = [{"name": name, "difference": difference} for name, difference in ahead.items()]
+    return remark("rivals_not_beaten", level=level, rivals=told) if told else None

@@ -9,14 +9,13 @@ from dataclasses import dataclass
 import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 from pydantic import Field
 
-from assay.core.counting import counted
 from assay.core.records import Episode
 from assay.core.seeds import rng as labelled_rng
 from assay.evaluation.measures import value_of
 from assay.evidence.claim.differences import Comparison, compare_measure, with_holm
 from assay.evidence.claim.effect import Direction, effect_words
 from assay.evidence.claim.plan import ClaimPlan
-from assay.evidence.formatting import MISSING, difference_text, p_number, p_text, percent
+from assay.evidence.formatting import MISSING, difference_text, p_number, percent
 from assay.statistics.openings import opening_level
 
 SECONDARY_TABLE = "Secondary suites: beyond the held-out one, and no part of the verdict"
@@ -110,27 +109,6 @@ def _rate(episodes: Sequence[Episode], measure: str) -> float:
 def direction_said(found: SecondarySuite) -> str:
     """Return in a word or three what a suite shows."""
     return effect_words(found.direction, "not shown")
-
-
-def secondary_said(found: Mapping[str, SecondarySuite], cluster_name: str) -> str:
-    """Return what the secondary suites show, as sentences; "" without any."""
-    if not found:
-        return ""
-    told = [
-        f"{name} {percent(each.before)} \u2192 {percent(each.after)} %,"
-        f" {difference_text(each.difference, rate=True)} points ({counted(each.n_clusters, cluster_name)};"
-        f" {p_text(each.p_holm)}; {direction_said(each)}{_beside(each)})"
-        for name, each in found.items()
-    ]
-    return f"Secondary suites, no part of the verdict (Holm over {len(found)}): {'; '.join(told)}."
-
-
-def _beside(found: SecondarySuite) -> str:
-    """Return the best player that needs no skill, where it does better than the trained policy."""
-    rate, after = found.best_trivial_rate, found.after
-    if rate is None or after is None or rate < after:
-        return ""
-    return f"; {found.best_trivial}, which needs no skill, reaches {percent(rate)} %"
 
 
 def secondary_frame(found: Mapping[str, SecondarySuite]) -> pd.DataFrame:

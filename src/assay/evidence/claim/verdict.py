@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
-from assay.core.counting import counted
 from assay.core.errors import EvidenceError
 from assay.core.records import Episode, Interval, Record
 from assay.evaluation.measures import check_complete, is_rate
-from assay.evidence.claim.aa_test import Control
 from assay.evidence.claim.differences import FEW_CLUSTERS, Comparison
 from assay.evidence.claim.effect import Effect, margins_of
 from assay.evidence.claim.plan import ClaimPlan
-from assay.evidence.formatting import difference_text
+from assay.evidence.words.remarks import Remark, remark
 
 Verdict = Literal[
     "IMPROVED",
@@ -58,53 +56,40 @@ def judge_guardrail(
 
 def obstacles(
     before: Sequence[Episode], after: Sequence[Episode], plan: ClaimPlan, suites: tuple[str, str]
-) -> list[tuple[str, str]]:
-    """Return every obstacle to comparing the arms under the plan, as (kind without numbers, what was
-    found)."""
-    found = []
-    for arm, suite in zip(("before", "after"), suites, strict=True):
-        if suite != plan.suite_digest:
-            detail = (
-                f"the {arm} arm was played on suite {suite[:12]}, the plan names {plan.suite_digest[:12]}"
-            )
-            found.append(("the suite is not the one the plan names", detail))
-    return found + arm_obstacles({"before": before, "after": after}, plan)
+) -> list[Remark]:
+    """Return every obstacle to comparing the arms under the plan."""
+    return [
+        remark("other_suite", arm=arm, suite=suite, planned=plan.suite_digest)
+        for arm, suite in zip(("before", "after"), suites, strict=True)
+        if suite != plan.suite_digest
+    ] + arm_obstacles({"before": before, "after": after}, plan)
 
 
-def arm_obstacles(arms: Mapping[str, Sequence[Episode]], plan: ClaimPlan) -> list[tuple[str, str]]:
+def arm_obstacles(arms: Mapping[str, Sequence[Episode]], plan: ClaimPlan) -> list[Remark]:
     """Return why arms, by name, are not whole suites of the same items with draws that differ."""
     found = []
     for arm, episodes in arms.items():
         try:
             check_complete(episodes, plan.draws, arm)
         except EvidenceError as error:
-            detail = f"{arm} arm: expected {error.expected}, found {error.found}"
-            found.append((f"the {arm} arm is not a whole suite", detail))
+            found.append(remark("arm_not_whole", arm=arm, expected=error.expected, found=error.found))
             continue
         repeated = len(episodes) - len({(episode.item_id, episode.seed) for episode in episodes})
         if repeated:
-            said = (
-                f"{repeated} of {counted(len(episodes), 'episodes')}"
-                f" {'repeats' if repeated == 1 else 'repeat'}"
-            )
-            detail = f"{arm} arm: {said} the sampling seed of another draw of their item"
-            found.append((f"draws of the {arm} arm share sampling seeds", detail))
+            found.append(remark("seeds_repeat", arm=arm, n=repeated, of=len(episodes)))
     return found + unpaired(arms)
 
 
-def unpaired(arms: Mapping[str, Sequence[Episode]]) -> list[tuple[str, str]]:
+def unpaired(arms: Mapping[str, Sequence[Episode]]) -> list[Remark]:
     """Return which arms hold other items, or items in other clusters, than the first one."""
-    found = []
     homes = {arm: {(e.item_id, e.cluster) for e in episodes} for arm, episodes in arms.items()}
     first = next(iter(homes))
-    for arm, home in homes.items():
-        if home != homes[first]:
-            odd = sorted({item for item, _ in home ^ homes[first]})
-            some = ", ".join(ascii(item)[:60] for item in odd[:3])
-            detail = f"arms differ: {counted(len(odd), 'items')} in one of {first} and {arm} only, or in"
-            detail += f" another cluster there ({some})"
-            found.append(("the arms hold different items", detail))
-    return found
+    odd = {arm: sorted({item for item, _ in home ^ homes[first]}) for arm, home in homes.items()}
+    return [
+        remark("other_items", first=first, arm=arm, n=len(items), items=items[:3])
+        for arm, items in odd.items()
+        if items
+    ]
 
 
 def decide(
@@ -112,11 +97,12 @@ def decide(
     *,
     n_clusters: int,
     alpha: float,
-    no_skill: str | None,
+    no_skill: Remark | None,
     regressions: Sequence[str],
     detectable: float | None,
     needed: int | None = None,
-) -> tuple[Verdict, str]:
+    skilled: Remark | None = None,
+) -> tuple[Verdict, Remark]:
     """Return the verdict and its reason: direction decides, whatever the size.
 
     Args:
@@ -127,23 +113,21 @@ def decide(
         regressions: Measures that got worse.
         detectable: The effect that would have been found with power 0.8, points.
         needed: Clusters of these sizes that a test needs; None where there are enough.
+        skilled: What is said of skill that is shown; None: that every player without it is beaten.
     """
     if needed is not None:
-        few = f"descriptive only: {counted(n_clusters, 'clusters')}, a test needs {needed} of such sizes"
-        return "NO EVIDENCE", few
+        return "NO EVIDENCE", remark("too_few_clusters", n=n_clusters, needed=needed)
     if effect.direction == "worse":
-        return "REGRESSED", "the primary metric got worse"
+        return "REGRESSED", remark("worse")
     if effect.direction == "not shown":
         if effect.size == "equivalent":
-            return "NO EVIDENCE", f"p > {alpha:.2g}; any change is smaller than what matters"
-        reach = "unknown" if detectable is None else f"{detectable:.1f} points"
-        return "NO EVIDENCE", f"p > {alpha:.2g}; smallest detectable effect {reach}"
-    better = f"the primary metric got better, p <= {alpha:.2g}"
+            return "NO EVIDENCE", remark("equivalent", level=alpha)
+        return "NO EVIDENCE", remark("not_shown", level=alpha, detectable=detectable)
     if no_skill is not None:
-        return "NO SKILL SHOWN", f"{better}, but the trained policy is {no_skill}"
+        return "NO SKILL SHOWN", no_skill
     if regressions:
-        return "IMPROVED WITH REGRESSIONS", "got worse: " + ", ".join(regressions)
-    return "IMPROVED", f"{better}, and than every player without skill"
+        return "IMPROVED WITH REGRESSIONS", remark("worse_beside", measures=regressions)
+    return "IMPROVED", skilled or remark("skilled", level=alpha)
 
 
 def regressions(
@@ -168,58 +152,45 @@ def against_primary(comparisons: Mapping[str, Comparison], plan: ClaimPlan) -> l
 
 
 def warnings(
-    primary: Comparison,
-    plan: ClaimPlan,
-    detectable: float | None,
-    control: Control,
-    guardrails: Sequence[Guardrail],
-    strata: Mapping[str, Comparison],
-    policies: tuple[str, str],
-    effect: Effect,
-) -> tuple[str, ...]:
-    """Return what a reader must know beside the verdict, one sentence each."""
-    found = []
+    claim: Mapping[str, Any], plan: ClaimPlan, primary: Comparison, effect: Effect
+) -> tuple[Remark, ...]:
+    """Return what a reader must know beside the verdict.
+
+    Args:
+        claim: Its fields: control, guardrails, strata, policies and the smallest detectable effect.
+        plan: Of the claim.
+        primary: The comparison that decides.
+        effect: What that shows.
+    """
+    found, detectable = list[Remark](), claim["smallest_detectable_points"]
+    matters, n = plan.smallest_effect_points, primary.n_clusters
     if primary.clusters_needed is not None:
-        found.append(
-            f"Descriptive only: {counted(primary.n_clusters, plan.cluster_name)}, where a test needs"
-            f" {primary.clusters_needed} of such sizes."
-        )
-    elif primary.n_clusters < FEW_CLUSTERS:
-        found.append(f"Only {primary.n_clusters} {plan.cluster_name}: the interval is wide.")
-    if detectable is not None and detectable > plan.smallest_effect_points:
-        found.append(
-            f"The smallest detectable effect, {detectable:.1f} points, exceeds the smallest that matters, "
-            f"{plan.smallest_effect_points:g} points."
-        )
-    margins = {"a fall": effect.fall_that_matters, "a rise": effect.rise_that_matters}
+        needed = primary.clusters_needed
+        found.append(remark("descriptive_only", n=n, clusters=plan.cluster_name, needed=needed))
+    elif n < FEW_CLUSTERS:
+        found.append(remark("few_clusters", n=n, clusters=plan.cluster_name))
+    if detectable is not None and detectable > matters:
+        found.append(remark("detectable_exceeds", detectable=detectable, matters=matters))
+    margins = {"fall": effect.fall_that_matters, "rise": effect.rise_that_matters}
     if effect.direction != "not shown":
         rose = (effect.direction == "better") == (plan.direction == "higher")
-        margins.pop("a fall" if rose else "a rise")
-    if bounded := [
-        f"{name} of {100 * margin:.1f} points"
-        for name, margin in margins.items()
-        if 100 * margin < plan.smallest_effect_points
-    ]:
-        found.append(
-            f"The margin of {plan.smallest_effect_points:g} points exceeds half of what the base could lose"
-            f" or gain: {' or '.join(bounded)} counts as mattering."
-        )
-    if control.passed is None:
-        found.append(f"No A/A control: {control.reason}.")
-    worse = against_primary(strata, plan)
-    if worse:
-        found.append(
-            f"Got worse within strata, which is exploratory (Holm p <= {plan.alpha:g}): {', '.join(worse)}."
-        )
+        margins.pop("fall" if rose else "rise")
+    bounded = [
+        {"change": name, "points": 100 * margin} for name, margin in margins.items() if 100 * margin < matters
+    ]
+    if bounded:
+        found.append(remark("margin_bounded", matters=matters, margins=bounded))
+    if claim["control"].passed is None:
+        found.append(remark("control_not_run", reason=claim["control"].reason))
+    if worse := against_primary(claim["strata"], plan):
+        found.append(remark("strata_worse", level=plan.alpha, strata=worse))
     found += [
-        f"{g.measure} got worse, within its margin of {g.margin:g}:"
-        f" {difference_text(g.difference, rate=is_rate(g.measure))}."
-        for g in guardrails
+        remark("worse_within_margin", measure=g.measure, margin=g.margin, difference=g.difference)
+        for g in claim["guardrails"]
         if g.outcome == "held" and g.difference.high is not None and g.difference.high < 0
     ]
-    open_ones = [g.measure for g in guardrails if g.outcome == "inconclusive"]
-    if open_ones:
-        found.append(f"Guardrails not shown to hold: {', '.join(open_ones)}.")
-    if policies[0] == policies[1]:
-        found.append("Both arms are the same policy: the base was chosen, or one was named twice.")
+    if open_ones := [g.measure for g in claim["guardrails"] if g.outcome == "inconclusive"]:
+        found.append(remark("guardrails_open", measures=open_ones))
+    if claim["before_policy"] == claim["after_policy"]:
+        found.append(remark("same_policy"))
     return tuple(found)

@@ -4,58 +4,41 @@ from __future__ import annotations
 
 import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 
-from assay.core.counting import counted
-from assay.evidence.details.details import Collapse, Conditional, Details, Gap
+from assay.evidence.details.details import Conditional, Details, Gap
 from assay.evidence.formatting import MISSING, difference_text, percent
+from assay.evidence.words.remarks import Remark, remark
 from assay.statistics.power import PlannedPower
 
 SHARE_MOVED = 0.1  # of answers: from here on a reader must know that others are asked
 MOST_BROKEN = 40  # rows of the table; details.json has them all
 
 
-def detail_notes(details: Details) -> list[str]:
+def detail_notes(details: Details) -> list[Remark]:
     """Return the warnings: shares of answers that moved, what collapsed, items broken by the training."""
     together: dict[tuple[float, float, str | None], list[Conditional]] = {}
     for each in details.conditional:
         if abs(each.answered_after - each.answered_before) >= SHARE_MOVED:
             together.setdefault((each.answered_before, each.answered_after, each.among), []).append(each)
-    found = [_conditional_said(each) for each in together.values()]
+    found = [
+        remark(
+            "answered_only",
+            flags=[each.flag for each in alike],
+            before=before,
+            after=after,
+            among=among,
+            changes=[each.silence_is_wrong.difference for each in alike],
+        )
+        for (before, after, among), alike in together.items()
+    ]
     if details.collapsed:
-        told = ", ".join(map(_collapse_said, details.collapsed))
-        found.append(f"Nearly constant after training and not before: {told}.")
+        found.append(remark("collapsed", answers=details.collapsed))
     after = details.confidence.get("after")
     if after is not None and not (after.difference.high is not None and after.difference.high < 0):
-        found.append(
-            "The stated confidence is not shown to tell right verdicts from wrong ones: Brier score"
-            f" {after.brier:.3f}, always stating {after.right:.2f} {after.constant:.3f}, difference"
-            f" {difference_text(after.difference, rate=False)}."
-        )
+        told = {"brier": after.brier, "right": after.right, "constant": after.constant}
+        found.append(remark("confidence_empty", **told, difference=after.difference))
     if details.broken:
-        found.append(
-            f"{counted(len(details.broken), 'items')} that the base got right in every draw"
-            f" {'is' if len(details.broken) == 1 else 'are'} right in none after training"
-            f" ({details.fixed} the other way round)."
-        )
+        found.append(remark("items_broken", n=len(details.broken), fixed=details.fixed))
     return found
-
-
-def _conditional_said(found: list[Conditional]) -> str:
-    first, changes = (
-        found[0],
-        [difference_text(each.silence_is_wrong.difference, rate=True) for each in found],
-    )
-    of = "" if first.among is None else f" of the episodes that {first.among} counts"
-    verb = "counts" if len(found) == 1 else "count"
-    return (
-        f"{', '.join(each.flag for each in found)} {verb} only those who answer:"
-        f" {percent(first.answered_before)} % before and {percent(first.answered_after)} % after{of}. With no"
-        f" answer as a wrong one the change is {', '.join(changes)} points."
-    )
-
-
-def _collapse_said(found: Collapse) -> str:
-    shares = f"{percent(found.share_before)} to {percent(found.share_after)} % of {found.n_after} answers"
-    return f"{found.name} ({found.value}: {shares})"
 
 
 def detail_tables(details: Details, planned: PlannedPower, cluster_name: str) -> dict[str, pd.DataFrame]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 
@@ -12,10 +13,8 @@ from assay.core.counting import counted
 from assay.core.records import Episode, TrainFacts
 from assay.evaluation.alarms import training_alarm_said
 from assay.evaluation.measures import is_rate
-from assay.evidence.claim.aa_test import control_said
 from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.effect import effect_words
-from assay.evidence.claim.left_out import left_out_said
 from assay.evidence.claim.secondary_suites import direction_said
 from assay.evidence.claim.verdict import DRAFT
 from assay.evidence.formatting import (
@@ -42,6 +41,8 @@ from assay.evidence.tables.trajectories import (
     shortened,
     summary_rows,
 )
+from assay.evidence.words.remarks import Remark, say_all
+from assay.evidence.words.sentences import control_said, heading, left_out_said
 
 HEADINGS = {
     "verdict": "Verdict and scope",
@@ -76,102 +77,112 @@ LONGEST_GIVEN = 2000  # characters of a prompt or a truth
 MOST_CHARACTERS = 400_000  # of all episodes of a page together
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Basis:
+    """What a claim rests on.
+
+    `digests` are further rows of the table of what was measured, by their labels; `run` is what was run, and
+    `run_said` heads that table; `checked` what was checked, with what came of it; `findings` why nothing may
+    be claimed, None where nobody looked; `data` tables about the data, by caption; `limits` what is not
+    claimed, a sentence each; `verify` (what it does, command) of each way to check the page.
+    """
+
+    digests: Mapping[str, str] = field(default_factory=dict)
+    run: pd.DataFrame | None = None
+    run_said: str = "What was run, from settings and the records of the stages"
+    checked: Sequence[Tick] = ()
+    findings: Sequence[Remark] | None = None
+    data: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    limits: Sequence[str] = ()
+    verify: Sequence[tuple[str, str]] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What both arms show.
+
+    `arms` are all episodes before and after, for what is paired, and `lines_of` the files that they are the
+    lines of; `figures` stand in the order of reading, the first beside the verdict; `tables` are by caption;
+    `baselines` are the scripted players beside both policies; `rivals` figures of the trained policy against
+    what it has to beat.
+    """
+
+    arms: tuple[Sequence[Episode], Sequence[Episode]] | None = None
+    lines_of: str = "pre_eval.jsonl and post_eval.jsonl"
+    figures: Sequence[Shown] = ()
+    tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    baselines: pd.DataFrame | None = None
+    rivals: Sequence[Shown] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shows:
+    """Episodes to look at.
+
+    `stepped` are pairs to step through, `pairs` pairs to show, as many as fit; `prompts` is what was asked,
+    `truths` what is right, by item id.
+    """
+
+    stepped: Sequence[Stepped] = ()
+    pairs: Sequence[Pair] = ()
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    truths: Mapping[str, str] = field(default_factory=dict)
+
+
 def report_html(
     claim: Claim,
-    *,
     title: str,
-    digests: Mapping[str, str],
-    run: pd.DataFrame | None = None,
-    run_said: str = "What was run, from settings and the records of the stages",
-    checked: Sequence[Tick] = (),
-    findings: Sequence[str] | None = None,
-    arms: tuple[Sequence[Episode], Sequence[Episode]] | None = None,
-    lines_of: str = "pre_eval.jsonl and post_eval.jsonl",
-    compared: Sequence[Shown] = (),
-    tables: Mapping[str, pd.DataFrame] | None = None,
-    baselines: pd.DataFrame | None = None,
-    rivals: Sequence[Shown] = (),
+    *,
+    basis: Basis,
+    comparison: Comparison = Comparison(),
+    shows: Shows = Shows(),
     trained: TrainFacts | None = None,
-    training_figures: Sequence[Shown] = (),
-    stepped: Sequence[Stepped] = (),
-    pairs: Sequence[Pair] = (),
-    prompts: Mapping[str, str] | None = None,
-    truths: Mapping[str, str] | None = None,
-    data: Mapping[str, pd.DataFrame] | None = None,
-    limits: Sequence[str] = (),
-    verify: Sequence[tuple[str, str]] = (),
+    training: Sequence[Shown] = (),
 ) -> str:
     """Return the whole page; it opens from disk without a network and asks for nothing.
 
     Args:
         claim: the comparison; one that is not evaluable shows no number at the top.
         title: head of the page.
-        digests: further rows of the table of what was measured, by their labels.
-        run: what was run.
-        run_said: heads that table.
-        checked: what was checked, with what came of it.
-        findings: reasons found then why nothing may be claimed; None where nobody looked.
-        arms: all episodes before and after, for what is paired.
-        lines_of: the files that they are the lines of.
-        compared: figures of the comparison, in the order of reading; the first stands beside the verdict.
-        tables: tables of the comparison, by caption.
-        baselines: scripted players beside both policies.
-        rivals: figures of the trained policy against what it has to beat.
+        basis: what it rests on.
+        comparison: of both arms.
+        shows: episodes of theirs.
         trained: facts of the training.
-        training_figures: figures of the training.
-        stepped: pairs of episodes to step through.
-        pairs: episodes to show; as many as fit.
-        prompts: what was asked, by item id.
-        truths: what is right, by item id.
-        data: tables about the data, by caption.
-        limits: what is not claimed, one sentence each.
-        verify: (what it does, command) of each way to check the page.
+        training: its figures.
     """
-    fitting = pairs_that_fit(pairs)
+    arms, fitting = comparison.arms, pairs_that_fit(shows.pairs)
     empty = {
-        "rivals": not rivals and baselines is None,
+        "rivals": not comparison.rivals and comparison.baselines is None,
         "controls": claim.difference is None or claim.verdict == DRAFT,
-        "training": trained is None and not training_figures,
-        "episodes": not fitting and not stepped and arms is None,
-        "data": not data,
+        "training": trained is None and not training,
+        "episodes": not fitting and not shows.stepped and arms is None,
+        "data": not basis.data,
     }
     sign, tone = _TONES[claim.verdict]
-    present = [kind for kind in KINDS if any(pair.kind == kind for pair in fitting)]
     body = fill(
         "report.html",
         title=title,
         shown=[name for name in HEADINGS if not empty.get(name)],
         claim=claim,
+        basis=basis,
+        comparison=comparison,
+        shows=shows,
         sign=sign,
         tone=tone,
         numbers=_headline(claim),
-        run=run,
-        run_said=run_said,
-        findings=findings,
-        checked=checked,
-        digests=_digests(claim, digests),
+        digests=_digests(claim, basis.digests),
         claim_rows=_claim_rows(claim),
-        lines_of=lines_of,
         by_item=None if arms is None else item_by_item(*arms, claim.draws),
-        compared=compared,
-        tables=tables or {},
         checks=_checks(claim),
-        baselines=baselines,
-        rivals=rivals,
         items=None if arms is None else index_of_items(*arms, fitting),
         trained=trained,
         rules=[] if trained is None else _rules(trained),
-        training_figures=training_figures,
-        stepped=[(each, moments(each)) for each in stepped],
+        training_figures=training,
+        stepped=[(each, moments(each)) for each in shows.stepped],
         pairs=fitting,
-        total=max(0 if arms is None else len(arms[0]), len(pairs)),
-        kinds=present,
+        total=max(0 if arms is None else len(arms[0]), len(shows.pairs)),
+        kinds=[kind for kind in KINDS if any(pair.kind == kind for pair in fitting)],
         strata=sorted({each for pair in fitting for each in pair.before.strata.items()}),
-        prompts=prompts or {},
-        truths=truths or {},
-        data=data or {},
-        limits=limits,
-        verify=verify,
     )
     return shell(title=title, body=body, script=SCRIPT)
 
@@ -192,7 +203,7 @@ ENVIRONMENT.globals |= {
     "TICKS": _TICKS,
     "missing_interval_said": missing_interval_said,
     "split_word": split_word,
-    "effect_words": effect_words,
+    "heading": heading,
 }
 ENVIRONMENT.filters |= {
     "outcome_text": _outcome_text,
@@ -302,7 +313,7 @@ def _checks(claim: Claim) -> list[tuple[str, str, str, str]]:
         gap, ahead = (difference_text(each, rate=True) for each in (found.difference, found.ahead))
         counts = f"{counted(found.n_clusters, claim.plan.cluster_name)}, {counted(found.n_items, 'items')}"
         outcome = {True: "ahead", False: "not shown to be ahead", None: "not tested"}[found.trained_is_ahead]
-        known = effect_words(found.direction, found.size) if found.comparable else found.reason
+        known = effect_words(found.direction, found.size) if found.comparable else say_all(found.reason or ())
         said = f"{known}; {p_text(found.p)}; {counts}"
         rows += [
             ("random rewards against base", "control", gap, said),

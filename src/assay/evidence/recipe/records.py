@@ -193,13 +193,14 @@ def record_finished(
         measures: Those after training in its reports.json.
         confidence: That stated after training, in its details.json.
     """
-    of_claim = ("verdict", "reason", "warnings", "before", "after", "p", "rivals", "random_reward")
+    of_claim = ("verdict", "reason", "before", "after", "p", "rivals", "random_reward")
     of_training = ("seed", "chosen_step", "base_digest", "policy_digest", "chain")
     known: dict[str, Any] = {field: getattr(claim, field) for field in of_claim}
     known |= {field: getattr(trained, field) for field in of_training}
     score = metrics.get("score")
     return SeedRun(
         **known,
+        warnings=tuple(map(str, claim.warnings)),
         name=name,
         state="finished",
         health=trained.health.worst,

@@ -18,6 +18,7 @@ from assay.core.records import Episode, HealthLevel, Interval
 from assay.evaluation.clusters import Array
 from assay.evaluation.measures import check_complete, value_of
 from assay.evidence.claim.verdict import DRAFT
+from assay.evidence.words.remarks import Remark, say_all
 from assay.statistics.openings import opening_level
 
 ABSENT = "(absent)"
@@ -77,7 +78,7 @@ class KnownClaim(_Known):
     """What a comparison of runs needs of a claim; see `Claim`."""
 
     verdict: str
-    reason: str
+    reasons: tuple[Remark, ...] = ()
     plan: KnownPlan
     plan_digest: str
     before_policy: str
@@ -146,7 +147,7 @@ def check_together(runs: Sequence[Run]) -> None:
     """
     for run in runs:
         if run.claim.verdict in ("NOT EVALUABLE", DRAFT):
-            found = f"{run.name} is {run.claim.verdict}: {run.claim.reason}"
+            found = f"{run.name} is {run.claim.verdict}: {say_all(run.claim.reasons)}"
             fix = "mend that run; leaving out what failed would flatter the rest"
             if run.claim.verdict == DRAFT:
                 fix = "run it with evaluation.open=true; ./run dvc metrics diff compares drafts"

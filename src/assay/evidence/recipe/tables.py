@@ -20,6 +20,7 @@ from assay.evidence.recipe.contest import Contest, contests
 from assay.evidence.recipe.records import BaseBuilt, RecipeClaim, SeedRun, SeedsTogether
 from assay.evidence.recipe.runs import RUNS, Run, check_together, find_settings_apart, group_by_recipe, mark
 from assay.evidence.recipe.verdict import MEANING, recipe_claim
+from assay.evidence.words.remarks import say_all
 
 NOT_EVALUABLE = "NOT EVALUABLE"
 OF_A_RUN = ("seed", "chosen_step", "verdict", "health", "before", "after")
@@ -185,7 +186,7 @@ def _describe_control(control: RandomRewardControl | None) -> str:
     if control is None:
         return "not run"
     if not control.comparable:
-        return f"{NOT_EVALUABLE}: {control.reason}"
+        return f"{NOT_EVALUABLE}: {say_all(control.reason or ())}"
     ahead = "" if control.trained_is_ahead else "; the training is not shown to be ahead"
     words = effect_words(control.direction, control.size)
     return f"{difference_text(control.difference, rate=True)}: {words}{ahead}"

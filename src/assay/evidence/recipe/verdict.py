@@ -28,6 +28,7 @@ from assay.evidence.recipe.runs import (
     collect_scores,
     registration_of,
 )
+from assay.evidence.words.remarks import Remark, remark
 from assay.statistics.bounded_mean import smallest_certain_gain
 from assay.statistics.intervals import interval
 from assay.statistics.seeds_and_items import (
@@ -108,7 +109,7 @@ def recipe_claim(recipe: str, runs: Sequence[Run], *, apart: Sequence[str], one_
         few = f"Only {moved} of {counted(head['n_clusters'], plan.cluster_name)} changed in any run"
         head["warnings"] = (*head["warnings"], f"{few}: the interval is too short.")
         effect = effect.model_copy(update={"size": "not shown"})
-    verdict, reason = decide(
+    verdict, why = decide(
         effect,
         n_clusters=head["n_clusters"],
         alpha=plan.alpha,
@@ -119,7 +120,7 @@ def recipe_claim(recipe: str, runs: Sequence[Run], *, apart: Sequence[str], one_
         needed=FEWEST_CLUSTERS if head["n_clusters"] < FEWEST_CLUSTERS else None,
     )
     numbers = _numbers(found, mean, plan)
-    head |= {"verdict": verdict, "effect": effect, "reason": reason, "guardrails": guardrails}
+    head |= {"verdict": verdict, "effect": effect, "reason": str(why), "guardrails": guardrails}
     head |= {"p": p, "p_seeds": p_seeds, "p_seeds_items": round(p_both, 10)}
     claim = RecipeClaim(**head, **numbers, smallest_detectable_points=detectable, sentence="")
     sentence = recipe_sentence(claim, mean.interval, numbers["iqm"], plan)
@@ -197,7 +198,7 @@ def _effect(plan: KnownPlan, gain: Interval, p: float, found: Scores, *, one_sid
 
 def _why_no_skill(
     runs: Sequence[Run], plan: KnownPlan, sign: float, rng: np.random.Generator, *, one_sided: bool
-) -> str | None:
+) -> Remark | None:
     """Return which trivial player, or the training for random rewards, the runs together are not shown to
     beat; None if they beat each.
 
@@ -205,7 +206,7 @@ def _why_no_skill(
     """
     trivial = {name for run in runs for name, rival in run.claim.rivals.items() if rival.kind == "trivial"}
     if not trivial:
-        return "the plan names no player without skill to compare with"
+        return remark("no_trivial_rival", level=plan.alpha)
     against = {name: [_against_rival(run, name) for run in runs] for name in sorted(trivial)}
     controls = [run.claim.random_reward for run in runs]
     if any(each is not None and each.comparable for each in controls):
@@ -218,11 +219,11 @@ def _why_no_skill(
         gains = sign * np.array([gain for gain, _ in found])
         beaten = sum(p is not None and p <= plan.alpha and sign * gain > 0 for gain, p in found)
         if sign_flip_runs(gains, rng, one_sided=one_sided) > plan.alpha or 2 * beaten <= len(runs):
-            lost.append(
-                f"{name} ({signed(float(sign * gains.mean()), 100)} points,"
-                f" beaten by {beaten} of {len(runs)})"
-            )
-    return f"not shown to beat {', '.join(lost)}" if lost else None
+            points = 100 * float(sign * gains.mean())
+            lost.append({"name": name, "points": points, "beaten": beaten})
+    if not lost:
+        return None
+    return remark("seeds_not_beaten", level=plan.alpha, rivals=lost, runs=len(runs))
 
 
 def _lost_by_most(runs: Sequence[Run]) -> list[str]:

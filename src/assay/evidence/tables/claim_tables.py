@@ -9,7 +9,7 @@ import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 
 from assay.core.records import Episode, Interval, Record
 from assay.evaluation.measures import column_name, is_rate
-from assay.evidence.claim.claim import Claim, controls_said
+from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.differences import measure_of_primary
 from assay.evidence.escape import markdown_table, one_line, visible
 from assay.evidence.figures.comparison_figures import reward_histogram
@@ -22,6 +22,7 @@ from assay.evidence.formatting import (
     p_number,
     split_word,
 )
+from assay.evidence.words.sentences import controls_said
 from assay.statistics.report import Report
 
 Row = dict[str, float | int | None]
@@ -210,7 +211,7 @@ def readme_block(
     """
     blocks = [f"**{claim.verdict}.** {visible(claim.sentence)}"]
     if claim.warnings:
-        blocks.append("\n".join(f"- {one_line(text)}" for text in claim.warnings))
+        blocks.append("\n".join(f"- {one_line(str(each))}" for each in claim.warnings))
     if claim.verdict == "NOT EVALUABLE":
         return "\n\n".join(blocks) + "\n"
     if said := controls_said(claim):

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 from assay.core.config.training import ELSEWHERE
 from assay.core.evidence_files import FILES, LOGS, NAMED_DATA, OBSERVED_FILES, RESULTS
-from assay.evidence.claim.claim import Claim, controls_said
+from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.verdict import DRAFT
 from assay.evidence.tables.markdown import MARKDOWN
+from assay.evidence.words.sentences import controls_said
 
 VERIFY: tuple[tuple[str, str], ...] = (
     (

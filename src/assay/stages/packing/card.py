@@ -23,7 +23,7 @@ from assay.dataset.external import Training, whole_of
 from assay.dataset.fingerprint import Fingerprint
 from assay.evaluation.alarms import rule_said, training_alarm_said
 from assay.evaluation.measures import column_name, is_rate
-from assay.evidence.claim.claim import Claim, controls_said
+from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.differences import measure_of_primary
 from assay.evidence.claim.effect import effect_words
 from assay.evidence.claim.verdict import DRAFT
@@ -39,6 +39,7 @@ from assay.evidence.formatting import (
 )
 from assay.evidence.tables.claim_tables import BeforeAfter, Row, main_measures
 from assay.evidence.tables.markdown import make_pages
+from assay.evidence.words.sentences import controls_said
 from assay.policy.base.pretrained import LOCAL
 from assay.statistics.report import Report
 

@@ -16,24 +16,18 @@ from assay.core.records import TRAINING_LOG_COLUMNS, Episode, TrainFacts
 from assay.core.seeds import derive_seed, rng
 from assay.core.storage.json import read_record
 from assay.dataset.external import Training, read_training
-from assay.evaluation.alarms import alarm_said, alarms, cuts_said, training_alarm_said
-from assay.evidence.claim.claim import Claim, compare
+from assay.evaluation.alarms import alarms
+from assay.evidence.claim.claim import Beside, Claim, Compared, Played, compare
 from assay.evidence.claim.openings import level_of
 from assay.evidence.claim.plan import ClaimPlan
-from assay.evidence.claim.warnings import (
-    cut_off_said,
-    empty_said,
-    no_gold_said,
-    no_spread_said,
-    other_machines_said,
-    untrained_said,
-)
+from assay.evidence.claim.warnings import cut_off, empty, no_gold, of_training
 from assay.evidence.details.details import Details, details_of
 from assay.evidence.details.tables import detail_notes
 from assay.evidence.figures.drawing import column
 from assay.evidence.figures.illustrated_figures import Illustrations
 from assay.evidence.formatting import split_word
 from assay.evidence.tables.claim_tables import normalised_score
+from assay.evidence.words.remarks import Remark, remark
 from assay.pipeline.project import Project
 from assay.pipeline.rival_files import file_of
 from assay.stages.render_evidence.ahead import begin
@@ -59,8 +53,8 @@ class ClaimMade:
 
     `arms` are those that were played, by the name of their file, and `baselines` the reports of the scripted
     players; `shows` is what both arms did, if it was asked for and the task shows that; `blockers` is why no
-    claim may be made, a text or (kind, what was found), and `misgraded` what grading again found, which is
-    among them. Of what was trained elsewhere there is no log, and there are no checkpoints.
+    claim may be made, and `misgraded` what grading again found, which is among them. Of what was trained
+    elsewhere there is no log, and there are no checkpoints.
     """
 
     claim: Claim
@@ -73,7 +67,7 @@ class ClaimMade:
     details: Details
     log: pd.DataFrame | None
     checkpoints: pd.DataFrame | None
-    blockers: list[str | tuple[str, str]]
+    blockers: list[Remark]
     misgraded: list[str]
 
     @property
@@ -140,7 +134,7 @@ def claim_at(
     greedy = reader.arm("pre_eval_greedy"), reader.arm("post_eval_greedy")
     trained = read_training(project.results("train.json"), fix="./run dvc repro train")
     beside = claim_inputs(reader, plan, trained, (before, after, *greedy))
-    blockers: list[str | tuple[str, str]] = [*beside.blockers]
+    blockers = [*beside.blockers]
     log, checkpoints = None, None
     if isinstance(trained, TrainFacts):
         log, checkpoints = _tables(project, trained, blockers)
@@ -173,48 +167,41 @@ def claim_at(
     )
     scripted = playing()
     rivals = scripted[""].episodes | {name: arm[1] for name, arm in of_base.items()} | {GREEDY: greedy[0][1]}
+    opened = beside.opened
     compared = partial(
         compare,
-        before[1],
-        after[1],
+        Played(before[1], before[0].policy_digest, before[0].suite_digest),
+        Played(after[1], after[0].policy_digest, after[0].suite_digest),
         plan,
-        before_suite=before[0].suite_digest,
-        after_suite=after[0].suite_digest,
-        before_policy=before[0].policy_digest,
-        after_policy=after[0].policy_digest,
-        split=reader.suite.split,
-        decoding="sampled",
-        training_seeds=[trained.seed] if isinstance(trained, TrainFacts) else [],
-        base_again=beside.base_again[1],
-        random_arm=None if beside.random_arm is None else beside.random_arm[1],
-        random_health=beside.random_health,
-        rivals={name: episodes for name, episodes in rivals.items() if name in plan.rivals},
-        planned_points=beside.planned.smallest_detectable_points,
-        level=plan.alpha if beside.opened is None else level_of(beside.opened, plan),
-        opened=beside.opened,
-        secondary_suites=played_suites(plan, beyond, scripted),
+        Compared(
+            split=reader.suite.split,
+            decoding="sampled",
+            training_seeds=[trained.seed] if isinstance(trained, TrainFacts) else [],
+            planned_points=beside.planned.smallest_detectable_points,
+            level=None if opened is None else level_of(opened, plan),
+            opened=opened,
+        ),
+        beside=Beside(
+            base_again=beside.base_again[1],
+            random_arm=None if beside.random_arm is None else beside.random_arm[1],
+            random_health=beside.random_health,
+            rivals={name: episodes for name, episodes in rivals.items() if name in plan.rivals},
+            secondary_suites=played_suites(plan, beyond, scripted),
+        ),
         notes=[
             *beside.notes,
             *rival_notes(reader.task, plan, facts),
-            *_notes(
-                reader.task,
-                trained,
-                before[1],
-                after[1],
-                greedy[0][1],
-                greedy[1][1],
-                played=split_word(reader.suite.split),
-            ),
+            *_alarms(reader, trained, (before[1], after[1], greedy[0][1], greedy[1][1])),
             *_cautions(reader.task, trained, log, before, after),
             *(detail_notes(details) if project.params.evaluation.open else ()),
             *shared_with_train(project),
         ],
     )
-    claim = compared(rng=rng("claim", plan.suite_digest), blockers=blockers)
+    claim = compared(rng=rng("claim", plan.suite_digest), stops=blockers)
     misgraded, shows = grading()
     if misgraded:
-        blockers += misgraded
-        claim = compared(rng=rng("claim", plan.suite_digest), blockers=blockers)
+        blockers += [remark("misgraded", found=each) for each in misgraded]
+        claim = compared(rng=rng("claim", plan.suite_digest), stops=blockers)
     return ClaimMade(
         claim=claim,
         task=reader.task,
@@ -244,48 +231,40 @@ def _graded(
 
 
 def _tables(
-    project: Project, trained: TrainFacts, blockers: list[str | tuple[str, str]]
+    project: Project, trained: TrainFacts, blockers: list[Remark]
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return log and checkpoints of a training; what they lack is put among the blockers."""
     log = log_table(project, "training_log.csv", *TRAINING_LOG_COLUMNS)
     checkpoints = checkpoint_frame(project, trained)
     if list(log["step"]) != list(range(1, trained.steps + 1)):
-        blockers.append("training_log.csv does not hold every step of the training")
+        blockers.append(remark("log_not_whole"))
     if trained.chosen_step not in set(checkpoints["step"]):
-        blockers.append("the chosen step was never validated")
+        blockers.append(remark("chosen_not_validated"))
     return log, checkpoints
 
 
-def _notes(
-    task: Task,
-    trained: Training,
-    before: list[Episode],
-    after: list[Episode],
-    *greedy: list[Episode],
-    played: str = "held-out",
-) -> list[str]:
-    """Return what a reader must be warned of that no comparison shows: alarms, and prompts that were cut."""
-    rung = trained.alarms if isinstance(trained, TrainFacts) else ()
-    found = [training_alarm_said(alarm) for alarm in rung]
-    for arm, episodes in zip(
-        ("before", "after", "before (greedy)", "after (greedy)"), (before, after, *greedy), strict=True
-    ):
-        found += [alarm_said(alarm, f"{played} episodes {arm}") for alarm in alarms(task, episodes)]
-    cut = cuts_said([*before, *after])
-    return found if cut is None else [*found, f"{played.capitalize()}: {cut}."]
-
-
-def _cautions(task: Task, trained: Training, log: pd.DataFrame | None, before: Arm, after: Arm) -> list[str]:
-    found = list[str | None]()
-    if isinstance(trained, TrainFacts) and log is not None:
-        found += [
-            untrained_said(trained.chosen_step),
-            other_machines_said(trained.other_machines),
-            no_spread_said(column(log, "reward_std")),
-        ]
-    found += [
-        cut_off_said(before[0], after[0]),
-        empty_said(before[1], after[1]),
-        no_gold_said([*before[1], *after[1]], task.flags),
+def _alarms(reader: ArmReader, trained: Training, played: Sequence[list[Episode]]) -> list[Remark]:
+    """Return which alarms rang in training and in what was played, and how many prompts were cut."""
+    split = split_word(reader.suite.split)
+    found = [
+        remark("alarm_in_training", alarm=each)
+        for each in (trained.alarms if isinstance(trained, TrainFacts) else ())
     ]
-    return [said for said in found if said is not None]
+    names = ("before", "after", "before (greedy)", "after (greedy)")
+    for arm, episodes in zip(names, played, strict=True):
+        rung = alarms(reader.task, episodes)
+        found += [remark("alarm", alarm=each, played=split, arm=arm) for each in rung]
+    cuts = {each.item_id: each.prompt_chars_cut for each in [*played[0], *played[1]]}
+    n = sum(cut > 0 for cut in cuts.values())
+    told = {"n": n, "of": len(cuts), "most": max(cuts.values(), default=0)}
+    return [*found, remark("prompts_cut", played=split, **told)] if n else found
+
+
+def _cautions(
+    task: Task, trained: Training, log: pd.DataFrame | None, before: Arm, after: Arm
+) -> list[Remark]:
+    found = list[Remark]()
+    if isinstance(trained, TrainFacts) and log is not None:
+        found += of_training(trained, column(log, "reward_std"))
+    found += cut_off(before[0], after[0]) + empty(before[1], after[1])
+    return found + no_gold([*before[1], *after[1]], task.flags)

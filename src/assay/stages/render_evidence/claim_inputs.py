@@ -19,18 +19,19 @@ from assay.dataset.suite import Suite
 from assay.evidence.claim.claim import UNREAD, Claim
 from assay.evidence.claim.openings import Openings, opening_obstacles, opening_warnings, openings_of
 from assay.evidence.claim.plan import ClaimPlan, plan_of
-from assay.evidence.claim.relaxed import cooler_said, cut_said, relaxed_said
+from assay.evidence.claim.relaxed import looser_limits, other_measuring
 from assay.evidence.claim.verdict import DRAFT
 from assay.evidence.claim.warnings import (
     answer_for,
-    clusters_said,
-    control_health_said,
-    external_said,
-    openings_said,
+    control_health,
+    of_external,
+    of_openings,
+    of_secondary,
+    of_whole,
     other_openings,
-    whole_said,
 )
 from assay.evidence.claim.what_was_run import BaseFacts
+from assay.evidence.words.remarks import Remark, remark
 from assay.pipeline.heldout_ledger import key_of, known_copy_id, ledger_stands, openings, policies_that_saw
 from assay.pipeline.inputs import read_fingerprint, splits_of
 from assay.pipeline.project import Project
@@ -43,23 +44,15 @@ R = TypeVar("R", bound=BaseModel)
 CONTROL_STAGE = "control"
 
 
-# Kinds of what bars a claim, by what was looked at.
-OTHER_PLAN = (
-    "the plan of the claim was changed after training",
-    "the plan of the claim is about other data than fingerprint.json",
-    "the plan of the claim is not what the settings ask for",
-)
+# What was measured or planned is not what was trained, by what is compared.
+OTHER_PLAN = ("plan_changed", "plan_of_other_data", "plan_not_asked")
 OTHER_POLICY = (
-    "base.json is about another base than the one that was trained",
-    "the adapter was trained on another base than the one measured before",
-    "the policy measured after is not the one that was trained",
-    "another policy played greedily before",
-    "another policy played greedily after",
+    "other_base",
+    "other_base_measured",
+    "other_policy_measured",
+    "other_greedy_before",
+    "other_greedy_after",
 )
-OTHER_EXTERNAL = "train.json tells of another external training than the settings"
-OTHER_NAMED = "named_data.json is about other training data than the settings name"
-OTHER_ALARMS = "health.jsonl does not tell the alarms that train.json sums up"
-OTHER_RECORDS = "contamination.json is about other records than fingerprint.json"
 
 # Of the held-out suite: base, chosen checkpoint, and both again with greedy decoding.
 Arms = tuple[Arm, Arm, Arm, Arm]
@@ -67,11 +60,10 @@ Arms = tuple[Arm, Arm, Arm, Arm]
 
 @dataclass(frozen=True, slots=True)
 class ClaimInputs:
-    """Reasons why no claim may be made, as (kind, what was found); warnings; and what a claim is compared
-    beside."""
+    """Why no claim may be made, warnings, and what a claim is compared beside."""
 
-    blockers: list[tuple[str, str]]
-    notes: list[str]
+    blockers: list[Remark]
+    notes: list[Remark]
     planned: PlannedPower
     base_again: Arm
     random_arm: Arm | None
@@ -86,7 +78,7 @@ def claim_inputs(reader: ArmReader, plan: ClaimPlan, trained: Training, arms: Ar
         RecordError: A file is missing or damaged.
     """
     project = reader.project
-    blockers, notes = _changed_since(project, plan, trained, arms), list[str]()
+    blockers, notes = _changed_since(project, plan, trained, arms), list[Remark]()
     if isinstance(trained, TrainFacts):
         red, notes = answer_for(
             trained.health.rules,
@@ -101,13 +93,16 @@ def claim_inputs(reader: ArmReader, plan: ClaimPlan, trained: Training, arms: Ar
     )
     splits = read_fingerprint(project.root).splits
     if found.n_records != {name: split.n_records for name, split in splits.items()}:
-        blockers.append((OTHER_RECORDS, OTHER_RECORDS))
-    bars, warned = judged(found, splits_of(project.params))
-    blockers, notes = [*blockers, *bars], [*notes, *warned]
+        blockers.append(remark("other_records"))
+    shared, odd = judged(found, splits_of(project.params))
+    blockers += [remark("leak", overlap=each) for each in shared]
+    notes += [remark("contamination", overlap=each) for each in odd]
     before, episodes = arms[0]
     homes = {each.item_id: each.cluster for each in episodes}
-    said = clusters_said(len(homes), len(set(homes.values())), plan.cluster_name)
-    warned = [] if said is None else [said]
+    warned, n_clusters = list[Remark](), len(set(homes.values()))
+    if n_clusters != len(homes):
+        name = plan.cluster_name
+        warned.append(remark("fewer_clusters", n=len(homes), n_clusters=n_clusters, clusters=name))
     planned = reader.once(
         partial(
             planned_power,
@@ -126,16 +121,11 @@ def claim_inputs(reader: ArmReader, plan: ClaimPlan, trained: Training, arms: Ar
     )
     points = planned.smallest_detectable_points
     if points is None or points > plan.smallest_effect_points:
-        reach = "no possible gain" if points is None else f"only gains from {points:.1f} points on"
-        ahead = "training" if isinstance(trained, TrainFacts) else "it was measured"
-        warned.append(
-            f"Before {ahead}, {reach} would have been found with power {planned.power:g}; the smallest that"
-            f" matters is {plan.smallest_effect_points:g} points."
-        )
+        reach = {"detectable": points, "power": planned.power, "matters": plan.smallest_effect_points}
+        warned.append(remark("planned_exceeds", elsewhere=not isinstance(trained, TrainFacts), **reach))
     again = reader.arm(AGAIN)
     if again[0].policy_digest != before.policy_digest:
-        text = "another policy than the base played the base's second time"
-        blockers.append((text, text))
+        blockers.append(remark("other_base_again"))
     opened, claimed = None, project.params.evaluation.open
     if claimed:
         opened, bars, told = _opened(project, reader.suite, plan, trained)
@@ -144,7 +134,7 @@ def claim_inputs(reader: ArmReader, plan: ClaimPlan, trained: Training, arms: Ar
     arm, bars, warned = _random_arm(reader, facts, trained)
     params = project.params
     if claimed:  # what weakens a claim weakens no draft
-        notes = [*notes, *relaxed_said(params), *cooler_said(params), *cut_said(params), *warned]
+        notes = [*notes, *looser_limits(params), *other_measuring(params), *warned]
     return ClaimInputs([*blockers, *bars], notes, planned, again, arm, facts.health, opened)
 
 
@@ -164,7 +154,7 @@ def plan_asked(project: Project, cluster_name: str) -> ClaimPlan:
     )
 
 
-def _changed_since(project: Project, plan: ClaimPlan, trained: Training, arms: Arms) -> list[tuple[str, str]]:
+def _changed_since(project: Project, plan: ClaimPlan, trained: Training, arms: Arms) -> list[Remark]:
     """Return why no claim may be made whatever the episodes say: what was trained is not what was measured or
     planned."""
     written = sha256_bytes(read_bytes(project.results("claim_plan.json"), fix="./run dvc repro fingerprint"))
@@ -181,47 +171,42 @@ def _changed_since(project: Project, plan: ClaimPlan, trained: Training, arms: A
         base_greedy.policy_digest == before.policy_digest,
         after_greedy.policy_digest == after.policy_digest,
     )
-    kinds = (*OTHER_PLAN, *OTHER_POLICY)
-    return [(text, text) for held, text in zip(holds, kinds, strict=True) if not held]
+    codes = (*OTHER_PLAN, *OTHER_POLICY)
+    return [remark(code) for held, code in zip(holds, codes, strict=True) if not held]
 
 
-def _external(
-    project: Project, trained: ExternalFacts, arms: Arms
-) -> tuple[list[tuple[str, str]], list[str]]:
+def _external(project: Project, trained: ExternalFacts, arms: Arms) -> tuple[list[Remark], list[Remark]]:
     """Return why no claim may be made of what was trained elsewhere, and what nobody here can know of it."""
     asked = project.params.external
     if asked is None or (asked.sha256, asked.how) != (trained.sha256, trained.how):
-        return [(OTHER_EXTERNAL, OTHER_EXTERNAL)], []
-    notes = [*external_said(trained.how, [each.file for each in asked.data])]
+        return [remark("other_external")], []
+    notes = of_external(trained.how, [each.file for each in asked.data])
     if trained.whole is not None:
-        notes += whole_said(trained.whole, *other_openings(arms[0][1], arms[1][1]))
+        notes += of_whole(trained.whole, *other_openings(arms[0][1], arms[1][1]))
     found = read_record(project.results(NAMED_DATA), NamedFound, fix="./run dvc repro -f post_eval")
     if [(each.file, each.sha256) for each in found.files] != [
         (each.file, each.sha256) for each in asked.data
     ]:
-        return [(OTHER_NAMED, OTHER_NAMED)], notes
-    bars, warned = judged(found.shared, ("train", project.params.played[0]))
+        return [remark("other_named_data")], notes
+    bars, odd = judged(found.shared, ("train", project.params.played[0]))
+    warned = [remark("contamination", overlap=each) for each in odd]
     for suite in project.params.played[1:]:
-        more, told = judged(found.shared, ("train", suite))
-        warned += [*(f"Secondary suite: {text}." for _, text in more), *told]
-    named = "Of the training data that were named (train):"
-    return [(kind, f"{named} {text}") for kind, text in bars], [
-        *notes,
-        *(f"{named} {text}" for text in warned),
-    ]
+        warned += of_secondary(*judged(found.shared, ("train", suite)))
+    leaks = [remark("of_named_data", found=remark("leak", overlap=each)) for each in bars]
+    return leaks, [*notes, *(remark("of_named_data", found=each) for each in warned)]
 
 
-def _other_alarms(project: Project, trained: TrainFacts) -> list[tuple[str, str]]:
+def _other_alarms(project: Project, trained: TrainFacts) -> list[Remark]:
     events = read_records(project.results("health.jsonl"), HealthEvent, fix="./run dvc repro train")
     told = HealthSummary.of(events, trained.health.unmeasured) if events else None
     if told == trained.health and all(event.step <= trained.steps for event in events):
         return []
-    return [(OTHER_ALARMS, OTHER_ALARMS)]
+    return [remark("other_alarms")]
 
 
 def _opened(
     project: Project, suite: Suite, plan: ClaimPlan, trained: Training
-) -> tuple[Openings, list[tuple[str, str]], list[str]]:
+) -> tuple[Openings, list[Remark], list[Remark]]:
     """Return what was known of the held-out records when they were opened, why it bars the claim, and what
     weakens it."""
     path, fix = project.results("openings.json"), "./run dvc repro -f post_eval"
@@ -233,8 +218,8 @@ def _opened(
     return opened, bars, opening_warnings(opened, found)
 
 
-def opened_said(project: Project, claim: Claim) -> list[tuple[str, str]]:
-    """Return what the ledger of openings says of a claim by now, as (warning or note, sentence).
+def opened_since(project: Project, claim: Claim) -> list[tuple[str, Remark]]:
+    """Return what the ledger of openings says of a claim by now, as (warning or note, what).
 
     The claim itself holds what was known when its policy was let loose (openings.json), which is what it pays
     for; what was opened since is no function of its inputs.
@@ -247,7 +232,7 @@ def opened_said(project: Project, claim: Claim) -> list[tuple[str, str]]:
     suite = project.inputs("heldout").heldout
     ledger, own = openings(project.root), known_copy_id(project.root)
     if ledger is None:
-        return openings_said(0, 0, known=False, whole=False)
+        return of_openings(0, 0, known=False, whole=False)
     seen, expected = policies_that_saw(ledger, suite.contents), {claim.before_policy, claim.after_policy}
     others = [
         found for policy, found in seen.items() if policy not in expected and found.stages != {CONTROL_STAGE}
@@ -255,30 +240,29 @@ def opened_said(project: Project, claim: Claim) -> list[tuple[str, str]]:
     here = sum(own is not None and own in found.copies for found in others)
     # A claim whose evidence could not be read names no policies.
     whole = ledger_stands(project.root) and expected - {UNREAD} <= seen.keys()
-    return openings_said(here, len(others) - here, known=True, whole=whole)
+    return of_openings(here, len(others) - here, known=True, whole=whole)
 
 
 def _random_arm(
     reader: ArmReader, facts: ControlFacts, trained: Training
-) -> tuple[Arm | None, list[tuple[str, str]], list[str]]:
+) -> tuple[Arm | None, list[Remark], list[Remark]]:
     """Return the arm that was paid by a coin, why it is no control of this training, and what weakens it."""
     if not facts.asked or not isinstance(trained, TrainFacts):
         return None, [], []
     if facts.stopped is not None:
-        text = "the random-reward training ended before its last step"
-        return None, [(text, f"{text}: {facts.stopped}")], []
+        return None, [remark("control_stopped", stopped=facts.stopped)], []
     report, episodes = reader.arm(CONTROL)
-    kind, bars = "the random-reward arm is not the control of this training", []
+    bars = list[Remark]()
     if (facts.seed, facts.steps, facts.base_digest) != (trained.seed, trained.steps, trained.base_digest):
-        bars.append((kind, f"{kind}: seed, steps or base of control.json are not those of train.json"))
+        bars.append(remark("control_of_other_training"))
     if facts.policy_digest != report.policy_digest or report.policy_digest in (
         trained.base_digest,
         trained.policy_digest,
     ):
-        bars.append((kind, f"{kind}: it was played by another policy than the one paid at random"))
+        bars.append(remark("control_of_other_policy"))
     if facts.chosen_step != trained.steps and facts.steps == trained.steps:  # else said above already
-        bars.append((kind, f"{kind}: step {facts.chosen_step} was played, and not the last, {facts.steps}"))
-    notes = control_health_said(facts.health)
+        bars.append(remark("control_of_other_step", step=facts.chosen_step, last=facts.steps))
+    notes = control_health(facts.health)
     if facts.other_machines:
-        notes.append("The random-reward training went on on another processor, or under other thread flags.")
+        notes.append(remark("control_other_machines"))
     return (report, episodes), bars, notes

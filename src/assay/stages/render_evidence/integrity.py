@@ -8,17 +8,17 @@ from assay.core.counting import counted
 from assay.core.records import TrainFacts
 from assay.dataset.audit_records import BLOCKING, SAID, Contamination
 from assay.dataset.external import Training
-from assay.evidence.claim.aa_test import control_said
 from assay.evidence.claim.claim import Claim
-from assay.evidence.claim.openings import NOT_KNOWN, OTHER_OPENING, opening_said
-from assay.evidence.claim.random_reward import random_reward_said
 from assay.evidence.claim.verdict import DRAFT
-from assay.evidence.claim.warnings import UNACKNOWLEDGED
 from assay.evidence.page.shell import Tick
-from assay.stages.render_evidence.claim_inputs import OTHER_ALARMS, OTHER_PLAN, OTHER_POLICY, OTHER_RECORDS
+from assay.evidence.words.remarks import Remark
+from assay.evidence.words.sentences import control_said, opening_said, random_reward_said
+from assay.stages.render_evidence.claim_inputs import OTHER_PLAN, OTHER_POLICY
 
-Blockers = Sequence[str | tuple[str, str]]
-LEAK = "a leak between splits"
+# What bars a claim and belongs to one check.
+ALARMS = frozenset({"other_alarms", "alarm_unanswered"})
+OPENINGS = frozenset({"openings_lost", "other_opening"})
+LEAKS = frozenset({"leak", "of_named_data", "other_records"})
 
 
 def integrity(
@@ -26,7 +26,7 @@ def integrity(
     trained: Training,
     shared: Contamination | None,
     *,
-    blockers: Blockers,
+    blockers: Sequence[Remark],
     graded: Mapping[str, int],
     misgraded: Sequence[str],
 ) -> list[Tick]:
@@ -40,11 +40,9 @@ def integrity(
         graded: Episodes that were graded again, by arm.
         misgraded: What grading again found.
     """
-    found = [(each, each) if isinstance(each, str) else each for each in blockers]
-    kinds = {kind for kind, _ in found}
+    codes = {each.code for each in blockers}
     n = sum(graded.values())
     arms = ", ".join(f"{name} {count:,}" for name, count in graded.items())
-    leaks = {kind for kind in kinds if kind.startswith(LEAK)} | (kinds & {OTHER_RECORDS})
     rows = [
         Tick(
             "Graded again",
@@ -58,52 +56,51 @@ def integrity(
             "Both arms have to hold the items and draws of the suite that the plan names"
             f" ({claim.plan.suite_digest[:12]}), each once, with sampling seeds that differ.",
         ),
-        _of_plan(trained, kinds),
+        _of_plan(trained, codes),
         Tick(
             "Same policies",
-            not kinds & set(OTHER_POLICY),
+            not codes & set(OTHER_POLICY),
             "The base measured before has to be the base trained; the policy measured after, its chosen"
             " checkpoint."
             if isinstance(trained, TrainFacts)
             else "The base measured before has to be the base of what was brought; the policy measured after,"
             " that.",
         ),
-        Tick("Contamination", None if shared is None else not leaks, _splits_said(shared)),
+        Tick("Contamination", None if shared is None else not codes & LEAKS, _splits_said(shared)),
         Tick("A/A", None if claim.control is None else claim.control.passed, control_said(claim.control)),
         *([] if claim.verdict == DRAFT else [_of_random_rewards(claim)]),
         Tick(
             "Openings",
-            not kinds & {NOT_KNOWN, OTHER_OPENING},
+            not codes & OPENINGS,
             "A draft: no held-out record was opened."
             if claim.verdict == DRAFT
             else opening_said(claim.opened, claim.level, claim.plan),
         ),
-        _of_alarms(trained, kinds),
+        _of_alarms(trained, codes),
     ]
-    told = {*OTHER_PLAN, *OTHER_POLICY, OTHER_ALARMS, UNACKNOWLEDGED, NOT_KNOWN, OTHER_OPENING, *leaks}
-    rows += [Tick("Found", False, text) for kind, text in found if kind not in told and text not in misgraded]
-    return rows
+    told = {*OTHER_PLAN, *OTHER_POLICY, *ALARMS, *OPENINGS, *LEAKS, "misgraded"}
+    return rows + [Tick("Found", False, str(each)) for each in blockers if each.code not in told]
 
 
-def _of_plan(trained: Training, kinds: Set[str]) -> Tick:
+def _of_plan(trained: Training, codes: Set[str]) -> Tick:
     own = isinstance(trained, TrainFacts)
     begun = "training began" if own else "what was trained elsewhere was taken"
     return Tick(
         "Plan before training" if own else "Plan before measuring",
-        not kinds & set(OTHER_PLAN),
+        not codes & set(OTHER_PLAN),
         f"claim_plan.json has to have the SHA-256 noted when {begun} ({trained.claim_plan_sha256[:12]}) and"
         " to be what settings and data ask for.",
     )
 
 
-def _of_alarms(trained: Training, kinds: Set[str]) -> Tick:
+def _of_alarms(trained: Training, codes: Set[str]) -> Tick:
     if not isinstance(trained, TrainFacts):
         return Tick("Alarms of the training", None, "Not known: trained elsewhere.")
     red = [rule.rule for rule in trained.health.rules if rule.level == "RED"]
     alarms = counted(len(trained.health.rules), "rules")
     return Tick(
         "Alarms of the training",
-        not red and not kinds & {OTHER_ALARMS, UNACKNOWLEDGED},
+        not red and not codes & ALARMS,
         f"Worst level {trained.health.worst}; {alarms} left GREEN"
         + (f"; RED: {', '.join(red)}." if red else ", none reached RED."),
     )

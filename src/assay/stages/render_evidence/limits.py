@@ -7,10 +7,9 @@ from collections.abc import Mapping
 
 from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.differences import measure_of_primary
-from assay.evidence.claim.openings import opening_said
-from assay.evidence.claim.random_reward import random_reward_said
 from assay.evidence.claim.verdict import DRAFT
 from assay.evidence.formatting import percent
+from assay.evidence.words.sentences import opening_said, random_reward_said
 from assay.statistics.report import Report
 from assay.tasks.protocol import Task
 

@@ -19,17 +19,17 @@ from assay.core.records import TrainFacts
 from assay.core.storage.files import real, remove, write_text
 from assay.core.storage.json import read_record, write_json
 from assay.dataset.external import read_training
-from assay.evidence.claim.claim import UNREAD, Claim, not_evaluable
+from assay.evidence.claim.claim import UNREAD, Claim, Compared, not_evaluable
 from assay.evidence.claim.plan import ClaimPlan
 from assay.evidence.escape import visible
 from assay.evidence.page.shell import fill, shell
+from assay.evidence.words.remarks import remark
 from assay.pipeline.project import Project
 from assay.stages.render_evidence import README, WRITES
 from assay.stages.render_evidence.at_hand import claim_stands, others_settings
 
 SHOWN = WRITES
 RESTORE = "git checkout -- evidence"
-KIND = "a file of the evidence is missing, damaged or not what it should be"
 
 
 def withdraw_if_other(project: Project) -> None:
@@ -83,19 +83,12 @@ def refuse(project: Project, error: AssayError) -> Claim | None:
         plan = read_record(project.results("claim_plan.json"), ClaimPlan, fix="")
     except RecordError:
         return None
-    found = f"{error.where}: expected {error.expected}, found {error.found}".replace(
-        f"{real(project.root)}/", ""
-    )
-    found = visible(" ".join(found.replace(f"{project.root}/", "").split()))
-    claim = not_evaluable(
-        plan,
-        [(KIND, f"{KIND}: {found}")],
-        before_policy=UNREAD,
-        after_policy=UNREAD,
-        split="heldout",
-        decoding="sampled",
-        training_seeds=_seeds(project),
-    )
+    told = {"where": error.where, "expected": error.expected, "found": error.found}
+    for name, text in told.items():
+        text = text.replace(f"{real(project.root)}/", "").replace(f"{project.root}/", "")
+        told[name] = visible(" ".join(text.split()))
+    compared = Compared("heldout", "sampled", _seeds(project))
+    claim = not_evaluable(plan, [remark("unreadable", **told)], policies=(UNREAD, UNREAD), compared=compared)
     write_json(project.results("claim.json"), claim)
     summary = f"**{claim.verdict}.** {claim.sentence}\n"
     reason = f"Reason: {claim.reason}."

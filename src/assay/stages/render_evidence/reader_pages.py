@@ -23,7 +23,7 @@ from assay.evidence.claim.what_was_run import (
     splits_frame,
 )
 from assay.evidence.details.tables import detail_tables
-from assay.evidence.page.report import report_html
+from assay.evidence.page.report import Basis, Comparison, Shows, report_html
 from assay.evidence.page.shell import Shown
 from assay.evidence.tables.claim_tables import ladder_frame, measures_frame, strata_frame
 from assay.evidence.tables.evidence_readme import VERIFY, landing_page
@@ -105,39 +105,40 @@ def write_pages(
     begun = "training began" if here else "what was trained elsewhere was taken"
     page = report_html(
         claim,
-        title=f"assay: {project.params.dataset.name}, before and after {'GRPO' if here else 'training'}",
-        digests={
-            f"claim_plan.json (sha256 of the file, when {begun})": trained.claim_plan_sha256,
-            "dataset (digest of its records, in any order)": fingerprint.dataset_sha256,
-        },
-        run=_what_was_run(project, claim.plan.checkpoint_rule, trained, before[0]),
-        checked=integrity(
-            claim,
-            trained,
-            shared,
-            blockers=made.blockers,
-            graded={name: len(episodes) for name, (_, episodes) in made.arms.items()},
-            misgraded=made.misgraded,
+        f"assay: {project.params.dataset.name}, before and after {'GRPO' if here else 'training'}",
+        basis=Basis(
+            digests={
+                f"claim_plan.json (sha256 of the file, when {begun})": trained.claim_plan_sha256,
+                "dataset (digest of its records, in any order)": fingerprint.dataset_sha256,
+            },
+            run=_what_was_run(project, claim.plan.checkpoint_rule, trained, before[0]),
+            checked=integrity(
+                claim,
+                trained,
+                shared,
+                blockers=made.blockers,
+                graded={name: len(episodes) for name, (_, episodes) in made.arms.items()},
+                misgraded=made.misgraded,
+            ),
+            findings=made.blockers,
+            data={
+                "Splits": splits_frame(fingerprint),
+                "What the audit found at least once": findings_frame(audit),
+                "What splits share": contamination_frame(shared),
+            },
+            limits=stated,
+            verify=VERIFY,
         ),
-        findings=[each if isinstance(each, str) else each[1] for each in made.blockers],
-        arms=(before[1], after[1]),
-        compared=compared,
-        tables=tables,
-        baselines=ladder_frame(baselines, before[0], after[0], floor=task.floor, ceiling=task.ceiling),
-        rivals=rivals,
+        comparison=Comparison(
+            arms=(before[1], after[1]),
+            figures=compared,
+            tables=tables,
+            baselines=ladder_frame(baselines, before[0], after[0], floor=task.floor, ceiling=task.ceiling),
+            rivals=rivals,
+        ),
+        shows=Shows(stepped=shown, pairs=many, prompts=given["prompts"], truths=given["truths"]),
         trained=trained if isinstance(trained, TrainFacts) else None,
-        training_figures=training_figures,
-        stepped=shown,
-        pairs=many,
-        prompts=given["prompts"],
-        truths=given["truths"],
-        data={
-            "Splits": splits_frame(fingerprint),
-            "What the audit found at least once": findings_frame(audit),
-            "What splits share": contamination_frame(shared),
-        },
-        limits=stated,
-        verify=VERIFY,
+        training=training_figures,
     )
     captions = {each.name: each.caption for each in compared}
     key = (KEY_FIGURE, captions[KEY_FIGURE]) if KEY_FIGURE in captions else None

@@ -24,11 +24,12 @@ from assay.evidence.figures.verdict_figures import validity_frame
 from assay.evidence.page.shell import Shown
 from assay.evidence.tables.claim_tables import before_after_metrics, plot_tables, readme_block
 from assay.evidence.tables.trajectories import Stepped
+from assay.evidence.words.remarks import Remark
 from assay.pipeline.project import Project
 from assay.stages.render_evidence.ahead import begin
 from assay.stages.render_evidence.arms import Arm, log_table
 from assay.stages.render_evidence.claim_at import ClaimMade, claim_at
-from assay.stages.render_evidence.claim_inputs import opened_said
+from assay.stages.render_evidence.claim_inputs import opened_since
 from assay.stages.render_evidence.illustrations import stepped
 from assay.stages.render_evidence.no_claim import refuse
 from assay.stages.render_evidence.reader_pages import EPISODES, SOURCES, write_pages
@@ -98,7 +99,7 @@ def _render(project: Project, graded: Callable[[], Set[str]] | None, processes: 
     for name, table in drawn.items():
         write_text(project.results(f"plots/{name}.csv"), table.to_csv(index=False, lineterminator="\n"))
     _sum_up_clocks(project)
-    tell(claim, project.params.dataset.name, opened_said(project, claim))
+    tell(claim, project.params.dataset.name, opened_since(project, claim))
 
 
 def _galleries(
@@ -143,11 +144,11 @@ def _sum_up_clocks(project: Project) -> None:
         complain(f"{path.name} cannot be summed up: {error}")
 
 
-def tell(claim: Claim, data: str, further: Sequence[tuple[str, str]]) -> None:
+def tell(claim: Claim, data: str, further: Sequence[tuple[str, Remark]]) -> None:
     """Say the verdict and what it is about, every warning, what else there is to say by kind, and where the
     report is."""
     say(f"{data}: {claim.verdict}: {claim.sentence}")
-    for kind, said in (*(("warning", text) for text in claim.warnings), *further):
+    for kind, said in (*(("warning", each) for each in claim.warnings), *further):
         say(f"{kind}: {said}")
     say(f"report: {place_of('report.html')}")
 

@@ -13,6 +13,7 @@ from assay.core.storage.json import read_record
 from assay.dataset.suite import Suite
 from assay.evaluation.replay import play_baseline
 from assay.evidence.claim.plan import ClaimPlan
+from assay.evidence.words.remarks import Remark, remark
 from assay.pipeline.rival_files import BaseRival, BaseRivals, file_of
 from assay.stages.render_evidence.arms import Arm, ArmReader
 from assay.statistics.report import Report, report_on
@@ -70,25 +71,22 @@ def base_rivals(reader: ArmReader) -> tuple[dict[str, Arm], dict[str, BaseRival]
 
 def other_rivals(
     played: Mapping[str, Arm], facts: Mapping[str, BaseRival], plan: ClaimPlan, base_digest: str
-) -> list[tuple[str, str]]:
+) -> list[Remark]:
     """Return why no claim may be made: rivals are not those of the plan, or were not played by the base."""
     planned = {name for name, kind in plan.rivals.items() if kind == "instead of training"} - {GREEDY}
-    found = []
-    if planned != set(facts):
-        text = "rivals.json tells of other rivals than the plan of the claim names"
-        found.append((text, text))
-    for name, (report, _) in played.items():
-        if report.policy_digest != base_digest:
-            kind = "a rival was played by another policy than the base"
-            found.append((kind, f"{kind}: {file_of(name)}.jsonl"))
-    return found
+    return [remark("other_rivals")] * (planned != set(facts)) + [
+        remark("rival_of_other_policy", file=f"{file_of(name)}.jsonl")
+        for name, (report, _) in played.items()
+        if report.policy_digest != base_digest
+    ]
 
 
-def rival_notes(task: Task, plan: ClaimPlan, facts: Mapping[str, BaseRival]) -> list[str]:
+def rival_notes(task: Task, plan: ClaimPlan, facts: Mapping[str, BaseRival]) -> list[Remark]:
     """Return what weakens the comparison with rivals: what did not play as asked, and what nobody asked
     for."""
-    found = [f"Rival {name}: {each.note}." for name, each in facts.items() if each.note is not None]
+    noted = {name: each.note for name, each in facts.items() if each.note is not None}
+    found = [remark("rival_noted", rival=name, note=note) for name, note in noted.items()]
     left_out = [name for name in rivals_of(task, ALL) if name not in plan.rivals]
     if left_out:
-        found.append(f"The settings leave out what one would do instead of training: {', '.join(left_out)}.")
+        found.append(remark("rivals_left_out", rivals=left_out))
     return found

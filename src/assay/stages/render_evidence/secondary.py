@@ -9,6 +9,8 @@ from assay.dataset.audit_records import Contamination, judged
 from assay.dataset.external import Training
 from assay.evidence.claim.plan import ClaimPlan
 from assay.evidence.claim.secondary_suites import PlayedSuite
+from assay.evidence.claim.warnings import of_secondary
+from assay.evidence.words.remarks import Remark, remark
 from assay.pipeline.inputs import secondary_file
 from assay.pipeline.project import Project
 from assay.stages.render_evidence.arms import Arm, ArmReader
@@ -47,11 +49,10 @@ def played_suites(
     return found
 
 
-def other_players(beyond: Mapping[str, Both], trained: Training) -> list[tuple[str, str]]:
+def other_players(beyond: Mapping[str, Both], trained: Training) -> list[Remark]:
     """Return why no claim may be made: a secondary suite was played by others than the held-out one."""
-    kind = "another policy played a secondary suite"
     return [
-        (kind, f"{kind}: {name}.jsonl")
+        remark("suite_of_other_policy", file=f"{name}.jsonl")
         for both in beyond.values()
         for (name, (report, _)), expected in zip(
             both.items(), (trained.base_digest, trained.policy_digest), strict=True
@@ -60,13 +61,12 @@ def other_players(beyond: Mapping[str, Both], trained: Training) -> list[tuple[s
     ]
 
 
-def shared_with_train(project: Project) -> list[str]:
+def shared_with_train(project: Project) -> list[Remark]:
     """Return what secondary suites share with train, as warnings: it says that they are not as new as they
     seem, and bars nothing."""
     path = project.results("contamination.json")
     found = read_record(path, Contamination, fix="./run dvc repro fingerprint")
-    notes = []
+    notes = list[Remark]()
     for suite in project.params.played[1:]:
-        bars, warned = judged(found, ("train", suite))
-        notes += [*(f"Secondary suite: {text}." for _, text in bars), *warned]
+        notes += of_secondary(*judged(found, ("train", suite)))
     return notes

@@ -12,6 +12,7 @@ from assay.core.storage.json import digest
 from assay.evidence.claim.claim import Claim
 from assay.evidence.claim.verdict import regressions
 from assay.evidence.escape import one_line, visible
+from assay.evidence.words.remarks import remark
 from assay.tools.judge.plan import JudgePlan, planned_said
 
 NOT_EVALUABLE, NOT_SHOWN, REGRESSED = 5, 7, 8
@@ -51,8 +52,10 @@ def gate_of(claim: Claim, plan: JudgePlan) -> Gate:
     worse = regressions(claim.guardrails, claim.secondary, claim.plan)
     if worse or (plan.rivals and claim.verdict != "IMPROVED"):
         return Gate("NOT SHOWN", NOT_SHOWN, f"got worse: {', '.join(worse)}" if worse else claim.reason)
-    asked = "" if plan.rivals else "; no rivals are planned, so whether it takes skill was not asked"
-    return Gate(SHOWN, 0, f"{claim.reason.partition(', but ')[0]}{asked}")
+    if plan.rivals:
+        return Gate(SHOWN, 0, claim.reason)
+    better = remark("better", level=claim.level)
+    return Gate(SHOWN, 0, f"{better}; no rivals are planned, so whether it takes skill was not asked")
 
 
 def gate_block(title: str, claim: Claim, plan: JudgePlan) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from assay.evidence.words.remarks import Remark, remark
 from assay.tools.columns import Columns, Meaning, is_cut_off, list_names, look_up
 from assay.tools.judge.forms import cut_off
 from assay.tools.judge.lines import parse_json, refuse
@@ -85,18 +86,11 @@ class InspectLog:
         return {name: text_of(told[name]) for name in DECODING if told.get(name) is not None}
 
     @property
-    def obstacles(self) -> list[tuple[str, str]]:
+    def obstacles(self) -> list[Remark]:
         """What bars a claim: a log that was not finished."""
         status = self.head.get("status")
-        if status == "success":
-            return []
-        kind = "an inspect log is not whole"
-        return [
-            (
-                kind,
-                f"{self.path.name}: its status is {status}, so samples are missing. Fix: inspect eval-retry",
-            )
-        ]
+        told = {"file": self.path.name, "status": str(status)}
+        return [] if status == "success" else [remark("inspect_not_whole", **told)]
 
     def metric(self, asked: str | None) -> str | None:
         """Return which scorer is read, the only one if none was asked for.

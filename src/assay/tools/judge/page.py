@@ -11,7 +11,6 @@ import pandas as pd
 from assay.core.counting import counted
 from assay.core.storage.files import write_text
 from assay.core.storage.json import digest, write_json
-from assay.evidence.claim.aa_test import control_said
 from assay.evidence.claim.differences import measure_of_primary
 from assay.evidence.escape import one_line, visible
 from assay.evidence.figures.comparison_figures import before_after_summary, words_of
@@ -19,14 +18,15 @@ from assay.evidence.figures.drawing import render
 from assay.evidence.figures.findings import of_forest
 from assay.evidence.figures.forest_figure import cluster_gains, forest, forest_frame
 from assay.evidence.figures.gallery import of_rivals_of
-from assay.evidence.page.report import item_by_item, report_html
+from assay.evidence.page.report import Basis, Comparison, item_by_item, report_html
 from assay.evidence.page.shell import Shown, Tick
 from assay.evidence.tables.claim_tables import measures_frame, readme_block, strata_frame
+from assay.evidence.words.sentences import control_said
 from assay.tools.judge.gate import gate_block
-from assay.tools.judge.plan import PLANNED, planned_said
-from assay.tools.judge.rows import OTHER_ITEMS, JudgedRow, as_episodes
+from assay.tools.judge.plan import planned_said
+from assay.tools.judge.rows import JudgedRow, as_episodes
 from assay.tools.judge.sources import CLAIM, REPORT, SUMMARY, ArmRecord, Judgement
-from assay.tools.judge.verdict import NO_RIVALS, Judged
+from assay.tools.judge.verdict import Judged
 
 ROWS = "before.csv and after.csv in the package"
 MOST_LISTED = 200_000  # rows of an arm; of more the page lists no items
@@ -51,35 +51,40 @@ def report_of(told: Judgement, judged: Judged) -> str:
     listed = reports is not None and len(before) <= MOST_LISTED
     if reports is not None and not listed and claim.draws <= 16:
         tables["Items by successes"] = item_by_item(as_episodes(before), as_episodes(after), claim.draws)
+    rivals = of_rivals_of(claim)
     return report_html(
         claim,
-        title=told.title,
-        digests={f"rows of {name}": record.rows_sha256 for name, record in told.rivals.items()},
-        run=_sources(told),
-        run_said="What was judged",
-        checked=_checked(told, judged),
-        findings=judged.findings,
-        arms=(as_episodes(before), as_episodes(after)) if listed else None,
-        lines_of="rows/before.csv and rows/after.csv of the package, without their heads",
-        compared=_figures(judged),
-        tables=tables,
-        rivals=[
-            Shown(
-                each.name,
-                render(each.figure, each.finding)["svg"],
-                each.caption,
-                each.table,
-                ROWS,
-                each.finding,
-            )
-            for each in of_rivals_of(claim)
-        ],
-        limits=limits_of(told),
-        verify=(
-            (
-                "Everything on this page follows from the rows in the package.",
-                "assay verify assay-package.tar",
+        told.title,
+        basis=Basis(
+            digests={f"rows of {name}": record.rows_sha256 for name, record in told.rivals.items()},
+            run=_sources(told),
+            run_said="What was judged",
+            checked=_checked(told, judged),
+            findings=judged.findings,
+            limits=limits_of(told),
+            verify=(
+                (
+                    "Everything on this page follows from the rows in the package.",
+                    "assay verify assay-package.tar",
+                ),
             ),
+        ),
+        comparison=Comparison(
+            arms=(as_episodes(before), as_episodes(after)) if listed else None,
+            lines_of="rows/before.csv and rows/after.csv of the package, without their heads",
+            figures=_figures(judged),
+            tables=tables,
+            rivals=[
+                Shown(
+                    each.name,
+                    render(each.figure, each.finding)["svg"],
+                    each.caption,
+                    each.table,
+                    ROWS,
+                    each.finding,
+                )
+                for each in rivals
+            ],
         ),
     )
 
@@ -91,7 +96,7 @@ def summary_of(told: Judgement, judged: Judged) -> str:
         f"### {one_line(told.title)}\n\n" if told.plan is None else gate_block(told.title, claim, told.plan)
     )
     if judged.reports is None:
-        warned = "\n".join(f"- {one_line(text)}" for text in claim.warnings)
+        warned = "\n".join(f"- {one_line(str(each))}" for each in claim.warnings)
         why = f"{visible(claim.sentence)} Reason: {one_line(claim.reason)}."
         return f"{head}**{claim.verdict}.** {why}\n\n{warned}\n"
     return head + readme_block(claim, *judged.reports, judged.gaps)
@@ -113,7 +118,7 @@ def limits_of(told: Judgement) -> tuple[str, ...]:
     ]
     if not told.rivals:
         found.append(
-            f"{NO_RIVALS.capitalize()}: a player that always says the same might do as well as the second"
+            "No rivals were given: a player that always says the same might do as well as the second"
             " policy. --rival NAME=FILE compares with results of such players on the same items."
         )
     else:
@@ -159,12 +164,12 @@ def _file(record: ArmRecord, k: int) -> tuple[str, str, str, str, str, str]:
 def _checked(told: Judgement, judged: Judged) -> list[Tick]:
     claim = judged.claim
     before, after = judged.arms
-    found = " ".join(judged.findings)
+    codes = {each.code for each in judged.findings} | {each.code for each in claim.reasons}
     items = len({row.item_id for row in before})
     return [
         Tick(
             "Same items",
-            claim.difference is not None and OTHER_ITEMS not in claim.reason and "only in" not in found,
+            claim.difference is not None and not codes & {"other_items", "items_in_one_arm"},
             f"Both arms have to hold the same items, each with as many draws; before holds {items}, K ="
             f" {claim.draws}.",
         ),
@@ -175,7 +180,7 @@ def _checked(told: Judgement, judged: Judged) -> list[Tick]:
         ),
         Tick(
             "Every result has a score",
-            "have no score" not in found,
+            "no_score" not in codes,
             "Nothing is left out: an error in a log is a result that is missing.",
         ),
         Tick("A/A", None if claim.control is None else claim.control.passed, control_said(claim.control)),
@@ -189,7 +194,7 @@ def _plan_ticks(told: Judgement, judged: Judged) -> list[Tick]:
     if made is None:
         return [Tick(name, None, "The plan was not fixed before the results were there.")]
     dated = f"Dated {made.made} by whoever planned, which nobody can check; sha256 {digest(made)}."
-    kept = not any(PLANNED in text for text in judged.findings)
+    kept = all(each.code != "not_as_planned" for each in judged.findings)
     return [Tick(name, None, dated), Tick("Kept to the plan", kept, f"Planned: {planned_said(made)}.")]
 
 

@@ -16,12 +16,12 @@ from assay.core.errors import ConfigError
 from assay.core.records import Record
 from assay.core.storage.json import digest, dumps
 from assay.core.storage.yaml import read_yaml
+from assay.evidence.words.remarks import Remark, remark
 from assay.statistics.power import ReachAt
 from assay.tools.columns import Meaning
 from assay.tools.judge.rows import SCORE, JudgedRow
 
 FILE, SUM = "plan.yaml", "sha256"
-PLANNED = "the plan has"  # in every message of what is not as planned
 FIX = "make another plan with assay plan; what was planned is what is judged"
 HEAD = (
     "# What `assay judge --plan` holds results to. sha256 is of all that stands here but itself:",
@@ -150,8 +150,8 @@ def items_in(rows: Sequence[JudgedRow]) -> PlannedItems:
 
 def departures(
     plan: JudgePlan, before: Sequence[JudgedRow], primary: str, settings: Mapping[str, object]
-) -> list[tuple[str, str]]:
-    """Return in what results are not those of the plan, as (kind, what was found).
+) -> list[Remark]:
+    """Return in what results are not those of the plan.
 
     Args:
         plan: The plan.
@@ -180,7 +180,7 @@ def departures(
         if wanted and here and not any(pair[1] != pair[2] for pair in pairs[:2]):
             pairs.append((said, f"sha256 {wanted[:12]}", f"sha256 {here[:12]}"))
     return [
-        (f"{said}: not as planned", f"{said}: {PLANNED} {wanted}, found {here}. Fix: {FIX}")
+        remark("not_as_planned", what=said, planned=wanted, found=here)
         for said, wanted, here in pairs
         if wanted != here
     ]
@@ -202,16 +202,7 @@ def planned_said(plan: JudgePlan) -> str:
     )
 
 
-def dated_said(plan: JudgePlan) -> str:
+def dated(plan: JudgePlan) -> Remark:
     """Return what shows that there was a plan, and what does not, as one warning."""
-    open_ = (
-        ""
-        if plan.items.ids_sha256
-        else " Only how many items there are was planned, not which: they may have been chosen by their"
-        " results."
-    )
-    return (
-        f"The plan was made beforehand, on {plan.made}, sha256 {digest(plan)}. The date is the word of"
-        " whoever planned: a commit or a post that holds this digest and is older than the results shows"
-        f" more. How many other policies were tried is not known.{open_}"
-    )
+    fixed = plan.items.ids_sha256 is not None
+    return remark("planned", made=plan.made, sha256=digest(plan), items_fixed=fixed)

@@ -133,7 +133,7 @@ def make_plan(asked: PlanRequest, pilot: Arm | None) -> JudgePlan:
         record, rows = pilot.record, read_rows(pilot.text, "pilot")
         columns = {meaning: name for meaning, name in pilot.chosen.items() if meaning != "score"}
         if record.blockers:
-            raise refuse("a pilot that is whole", record.blockers[0][1], record.files[0].name)
+            raise refuse("a pilot that is whole", str(record.blockers[0]), record.files[0].name)
         metric = metric_of(record, asked.metric)
         decides = "success" if record.has_success or all(row.share in (0.0, 1.0) for row in rows) else SCORE
     if not all(asked.rival) or len({*asked.rival, "before", "after"}) < len(asked.rival) + 2:

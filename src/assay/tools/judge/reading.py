@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.core.counting import counted
 from assay.core.storage.files import sha256_bytes
 from assay.core.storage.untrusted import open_regular, sha256_capped
+from assay.evidence.words.remarks import Remark, remark
 from assay.tasks.wrappings import EVERY
 from assay.tools.columns import OPTION, Columns, Meaning, list_names
 from assay.tools.judge.forms import Asked, counts_repeats, readings, scores_in
@@ -169,10 +169,10 @@ class _ArmReader:
         self._digests: dict[str, str] = {}
         self._shared: dict[str, Mapping[str, str]] = {}
         self._drawn: dict[str, int] = {}
-        self._without: list[str] = []
+        self._without: list[dict[str, str]] = []
         self._successes = 0
         self._written = WrittenTexts()
-        self._blockers: list[tuple[str, str]] = []
+        self._blockers: list[Remark] = []
         self.models: set[str] = set()
         self._told: str | None = None  # the model that the rows of this file name
 
@@ -275,7 +275,7 @@ class _ArmReader:
         self._drawn[item] = seen + 1
         self._answers[each.answers] = self._answers.get(each.answers, 0) + 1
         if each.score is None:
-            self._without.append(f"item {item!a}{f' ({each.why})' if each.why else ''}")
+            self._without.append({"item": item, "why": each.why})
             return
         low, high = self._bounds
         share: float | None = (each.score - low) / (high - low)
@@ -327,17 +327,13 @@ class _ArmReader:
         if 0 < self._successes < n:
             raise refuse("a success on every row, or on none", f"{self._successes} of {n}", where)
         if self._without:
-            kind = f"results of the {self._name} arm have no score"
-            some = ", ".join(self._without[:3])
-            total = n + len(self._without)
-            told = f"{len(self._without)} of {counted(total, 'results')} {self._name} have no score: {some}"
-            self._blockers.append((kind, f"{told}. Fix: run those again; nothing is left out"))
-        rows = _numbered(self._rows, most, self._name)
-        left = f"{counted(n - len(rows), 'results')} {self._name} beyond the first {most} draws of an item"
-        notes = [f"{left} were left out."] if len(rows) < n else []
+            lost, items = len(self._without), self._without[:3]
+            self._blockers.append(remark("no_score", arm=self._name, n=lost, of=n + lost, items=items))
+        rows, notes = _numbered(self._rows, most, self._name), list[Remark]()
+        if len(rows) < n:
+            notes.append(remark("draws_left_out", arm=self._name, n=n - len(rows), most=most))
         notes += [
-            f"{counted(count, 'results')} {self._name} have one score for {answers} answers: it counts as one"
-            " draw, and what the others scored is not in the file."
+            remark("answers_not_scored", arm=self._name, n=count, answers=answers)
             for answers, count in sorted(self._answers.items())
             if answers > 1
         ]

@@ -17,17 +17,15 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import cast
 
-from assay.core.counting import counted
 from assay.core.errors import DataError
 from assay.core.records import Episode, ParseOutcome
+from assay.evidence.words.remarks import Remark, remark
 
 SCORE = "score"  # the flag under which a score in [0, 1] is measured: score_rate
 NO_STRATA: Mapping[str, str] = {}
 SHOWN = 3
 NEARLY_ALL = 0.9  # of items: where answers are short, draws of many agree that were sampled
 UNLIKELY = 0.01
-OTHER_ITEMS, OTHER_CONTENT = "the arms hold different items", "items with one id ask different things"
-OTHER_DRAWS, OTHER_HOMES = "the arms hold different numbers of draws", "items lie in other clusters"
 
 
 def no_strata() -> Mapping[str, str]:
@@ -249,36 +247,29 @@ def _contents(rows: Sequence[JudgedRow]) -> dict[str, str]:
 
 def obstacles(
     before: Sequence[JudgedRow], after: Sequence[JudgedRow], name: str, *, draws: bool = True
-) -> list[tuple[str, str]]:
-    """Return why an arm is not about the items of the first, as (kind, what was found); `draws`: also where
-    it has more or fewer of an item."""
+) -> list[Remark]:
+    """Return why an arm is not about the items of the first; `draws`: also where it has more or fewer of an
+    item."""
     first, other = _contents(before), _contents(after)
     found = []
     only = {"before": first.keys() - other.keys(), name: other.keys() - first.keys()}
     if any(only.values()):
-        told = "; ".join(
-            f"{counted(len(ids), 'items')} only in {arm} ({_some(ids)})" for arm, ids in only.items() if ids
-        )
-        found.append((OTHER_ITEMS, f"{told}. Fix: run both on the same items, and leave out none"))
+        arms = [{"arm": arm, "n": len(ids), "items": _some(ids)} for arm, ids in only.items() if ids]
+        found.append(remark("items_in_one_arm", arms=arms))
     shared = first.keys() & other.keys()
     odd = [item for item in shared if first[item] and other[item] and first[item] != other[item]]
     if odd:
-        text = (
-            f"{counted(len(odd), 'items')} of {len(shared)} have another question or target in {name}"
-            f" ({_some(odd)})"
-        )
-        found.append((OTHER_CONTENT, text))
+        found.append(remark("other_questions", arm=name, n=len(odd), of=len(shared), items=_some(odd)))
     drawn = {arm: Counter(row.item_id for row in rows) for arm, rows in (("before", before), (name, after))}
     if draws and len({n for each in drawn.values() for n in each.values()}) > 1:
-        told = ", ".join(f"{arm} {_range(each)}" for arm, each in drawn.items())
+        counts = {arm: tuple(each.values()) or (0,) for arm, each in drawn.items()}
+        arms = [{"arm": arm, "fewest": min(each), "most": max(each)} for arm, each in counts.items()]
         fewest = min((n for each in drawn.values() for n in each.values()), default=1)
-        text = f"draws an item: {told}. Fix: --draws {fewest} takes the first {fewest} of each"
-        found.append((OTHER_DRAWS, text))
+        found.append(remark("other_draws", arms=arms, fewest=fewest))
     homes = [{row.item_id: row.cluster for row in rows} for rows in (before, after)]
     moved = [item for item in shared if homes[0][item] != homes[1][item]]
     if moved:
-        text = f"{counted(len(moved), 'items')} in another cluster in {name} ({_some(moved)})"
-        found.append((OTHER_HOMES, text))
+        found.append(remark("other_clusters", arm=name, n=len(moved), items=_some(moved)))
     return found
 
 
@@ -311,9 +302,8 @@ def unite_same(before: Sequence[JudgedRow], others: Sequence[Sequence[JudgedRow]
     return same
 
 
-def _some(items: object) -> str:
-    names = sorted(items)[:SHOWN]  # type: ignore[call-overload]
-    return ", ".join(ascii(name)[:60] for name in names)
+def _some(items: Iterable[str]) -> list[str]:
+    return sorted(items)[:SHOWN]
 
 
 def identical_draws(rows: Sequence[JudgedRow]) -> tuple[int, int, bool]:
@@ -341,13 +331,8 @@ def identical_draws(rows: Sequence[JudgedRow]) -> tuple[int, int, bool]:
     return same, n, share > q and surprise > -math.log(UNLIKELY)
 
 
-def _range(counts: Mapping[str, int]) -> str:
-    low, high = min(counts.values(), default=0), max(counts.values(), default=0)
-    return str(low) if low == high else f"{low} to {high}"
-
-
-def warnings(before: Sequence[JudgedRow], after: Sequence[JudgedRow], name: str) -> list[str]:
-    """Return what a reader must know of how an arm fits the first, one sentence each."""
+def warnings(before: Sequence[JudgedRow], after: Sequence[JudgedRow], name: str) -> list[Remark]:
+    """Return what a reader must know of how an arm fits the first."""
     found = []
     contents = [_contents(rows) for rows in (before, after)]
     prompts = [{row.item_id: row.prompt for row in rows} for rows in (before, after)]
@@ -358,25 +343,16 @@ def warnings(before: Sequence[JudgedRow], after: Sequence[JudgedRow], name: str)
         if not (contents[0][item] and contents[1][item]) and not (prompts[0][item] and prompts[1][item])
     ]
     if unknown:
-        found.append(
-            f"Of {len(unknown)} of {counted(len(shared), 'items')} before and {name} do not both hold the"
-            " prompt: that the same id means the same question is taken on trust."
-        )
+        found.append(remark("prompts_not_held", arm=name, n=len(unknown), of=len(shared)))
     other = [
         item
         for item in shared
         if prompts[0][item] and prompts[1][item] and prompts[0][item] != prompts[1][item]
     ]
     if other:
-        found.append(
-            f"The prompt of {len(other)} of {counted(len(shared), 'items')} differs between before and"
-            f" {name}: what a template, a system message or examples do is part of the difference."
-        )
+        found.append(remark("other_prompts", arm=name, n=len(other), of=len(shared)))
     for arm, rows in (("before", before), (name, after)):
         same, known, odd = identical_draws(rows)
         if odd:
-            found.append(
-                f"All draws of {same} of {counted(known, 'items')} of {arm} are one and the same text, as in"
-                " greedy decoding: so many draws say no more than one."
-            )
+            found.append(remark("same_draws", arm=arm, n=same, of=known))
     return found

@@ -13,11 +13,12 @@ from assay.core.storage.tables import write_csv
 from assay.evidence.claim.claim import Claim
 from assay.evidence.escape import markdown_table
 from assay.evidence.formatting import difference_text, p_number
+from assay.evidence.words.sentences import heading
 from assay.tools.judge.command import WHERE, JudgeRequest, as_planned, called, judge_arms, read_arms
 from assay.tools.judge.reading import Arm
 from assay.tools.judge.rows import read_rows
 from assay.tools.judge.sources import Judgement
-from assay.tools.judge.verdict import ALPHA, Judged, heading
+from assay.tools.judge.verdict import ALPHA, Judged
 
 TABLE = "compared"
 COLUMNS = (
@@ -100,9 +101,7 @@ def _pair(arms: Mapping[str, Arm], key: str, keys: Sequence[str]) -> dict[str, A
     """Return one set of results as the arm after, beside before and the rivals, with rows of its own."""
     names = {"before": "before", "after": key} | {n: n for n in arms if n not in ("before", *keys)}
     return {
-        name: Arm(
-            arms[old].record.model_copy(update={"name": name}), arms[old].text, read_rows(arms[old].text, old)
-        )
+        name: Arm(arms[old].record.renamed(name), arms[old].text, read_rows(arms[old].text, old))
         for name, old in names.items()
     }
 

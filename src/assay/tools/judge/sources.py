@@ -14,6 +14,7 @@ from pydantic import Field
 
 from assay.core.errors import DataError
 from assay.core.records import Record
+from assay.evidence.words.remarks import Remark
 from assay.tools.judge.lines import refuse
 from assay.tools.judge.plan import JudgePlan
 from assay.tools.judge.rows import no_strata
@@ -53,17 +54,25 @@ class ArmRecord(Record):
     rows_sha256: str = Field(description="of its rows in the package")
     rows: int = Field(ge=0)
     has_success: bool = Field(description="whether every result says that it succeeded, or not")
-    blockers: tuple[tuple[str, str], ...] = Field(description="what bars a claim: kind, and what was found")
-    notes: tuple[str, ...]
+    blockers: tuple[Remark, ...] = Field(description="what bars a claim")
+    notes: tuple[Remark, ...]
     # Said where it is judged, and kept nowhere: the rows of a package do not have the texts.
     written: tuple[str, ...] = Field(default=(), exclude=True, repr=False)
+
+    def renamed(self, name: str) -> ArmRecord:
+        """Return the record of the same results as an arm of another name."""
+        said = {
+            "blockers": tuple(each.renamed(name) for each in self.blockers),
+            "notes": tuple(each.renamed(name) for each in self.notes),
+        }
+        return self.model_copy(update={"name": name, **said})
 
 
 class Judgement(Record):
     """What was asked, and of what: from this and the rows beside it everything else in the package
     follows."""
 
-    kind: Literal["assay-judge/1"] = "assay-judge/1"
+    kind: Literal["assay-judge/2"] = "assay-judge/2"
     assay: str
     before: ArmRecord
     after: ArmRecord

@@ -15,16 +15,14 @@ from importlib.metadata import PackageNotFoundError, version
 from assay.core.errors import DataError
 from assay.core.records import Interval
 from assay.core.seeds import derive_seed, rng
-from assay.evidence.claim.claim import Claim, compare, differences_of
+from assay.evidence.claim.claim import Beside, Claim, Compared, Played, compare, differences_of
 from assay.evidence.claim.differences import deltas
-from assay.evidence.claim.effect import effect_words
 from assay.evidence.claim.plan import ClaimPlan
-from assay.evidence.claim.warnings import cut_off_said
+from assay.evidence.claim.warnings import cut_off
+from assay.evidence.words.remarks import Remark, remark
 from assay.statistics.report import Decoding, Report, summarise
-from assay.tools.judge.plan import JudgePlan, dated_said, departures
+from assay.tools.judge.plan import dated, departures
 from assay.tools.judge.rows import (
-    OTHER_DRAWS,
-    OTHER_ITEMS,
     SCORE,
     JudgedRow,
     all_know,
@@ -40,11 +38,7 @@ from assay.tools.judge.sources import ArmRecord, Judgement
 # these cost, and its interval is wider by about a fortieth of a point.
 MOST_CLUSTERS = 4096
 ALPHA, PARSED_MARGIN = 0.05, 0.05  # of the presets' plans
-CHOSEN, NO_RIVALS = "chosen elsewhere", "no rivals were given"
-AFTERWARDS = (
-    "The plan is assay's default, taken when the results were there: nothing shows that the metric, these"
-    " items or this policy were not chosen by them. It counts as the first look at these items."
-)
+CHOSEN = "chosen elsewhere"
 _MEASURES = (
     "mean_reward",
     "success_rate",
@@ -55,7 +49,6 @@ _MEASURES = (
     "mean_tokens",
     "mean_tokens_per_completion",
 )
-_END = "Trained elsewhere; this checkpoint against this base."
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +59,7 @@ class Judged:
     reports: tuple[Report, Report] | None  # None: they are no whole suites
     gaps: Mapping[str, Interval]
     arms: tuple[list[JudgedRow], list[JudgedRow]]
-    findings: tuple[str, ...]
+    findings: tuple[Remark, ...]
     rivals: dict[str, list[JudgedRow]]
 
 
@@ -87,54 +80,41 @@ def judge(told: Judgement, arms: Mapping[str, list[JudgedRow]]) -> Judged:
     records = {"before": told.before, "after": told.after, **told.rivals}
     for record in records.values():
         stops += record.blockers
-    notes = [AFTERWARDS if told.plan is None else dated_said(told.plan)]
+    notes = [remark("plan_afterwards") if told.plan is None else dated(told.plan)]
     if told.level is not None:
-        notes.append(
-            f"One of {told.compared} sets of results that were compared with before at a time: called better"
-            f" at the level {told.level:.2g} (Holm)."
-        )
+        notes.append(remark("one_of_several", n=told.compared, level=told.level))
     for name, rows in {"after": after, **rivals}.items():
         if by_content(before, rows):
-            notes.append(f"The items of before and {name} have other ids, and were matched by their content.")
+            notes.append(remark("matched_by_content", arm=name))
         # What has no score is no row: that items or draws differ then follows from it.
         whole = not (told.before.blockers or records[name].blockers)
         found = obstacles(before, rows, name, draws=name == "after")
-        stops += [each for each in found if whole or each[0] not in (OTHER_ITEMS, OTHER_DRAWS)]
+        stops += [each for each in found if whole or each.code not in ("items_in_one_arm", "other_draws")]
         notes += warnings(before, rows, name)
     for record in records.values():
         notes += record.notes
-    notes += _settings_said(told) + _columns_said(records)
+    notes += _other_settings(told) + _other_scores(records)
     cluster_name = "independent items" if all(row.cluster == row.item_id for row in before) else "clusters"
     everyone = [before, after, *rivals.values()]
     if same := unite_same(before, everyone[1:]):
-        notes.append(f"{same} items ask what another one asks: all that ask the same are one cluster.")
+        notes.append(remark("items_ask_the_same", n=same))
         cluster_name = "clusters"
     n_clusters = _pool(everyone)
     if n_clusters is not None:
-        notes.append(
-            f"The {n_clusters} {cluster_name} were put together at random into {MOST_CLUSTERS} groups,"
-            " whatever their results: the interval is a little wider for it."
-        )
+        notes.append(remark("pooled", n=n_clusters, clusters=cluster_name, groups=MOST_CLUSTERS))
         cluster_name = "groups"
     plan = _plan(told, before, after, primary, cluster_name)
     decoding: Decoding = "decoding not known"
     luck = luck_of(row.item_id for row in before)
     claim = compare(
-        as_episodes(before),
-        as_episodes(after),
+        Played(as_episodes(before), told.before.rows_sha256, plan.suite_digest),
+        Played(as_episodes(after), told.after.rows_sha256, plan.suite_digest),
         plan,
-        before_suite=plan.suite_digest,
-        after_suite=plan.suite_digest,
-        before_policy=told.before.rows_sha256,
-        after_policy=told.after.rows_sha256,
-        split="tasks",
-        decoding=decoding,
-        training_seeds=(),
+        Compared("tasks", decoding, level=told.level),
         rng=rng("claim", luck),
-        rivals={name: as_episodes(rows) for name, rows in rivals.items()},
-        level=told.level,
-        blockers=stops,
-        notes=list(dict.fromkeys(notes)),
+        beside=Beside(rivals={name: as_episodes(rows) for name, rows in rivals.items()}),
+        stops=stops,
+        notes=[each for k, each in enumerate(notes) if each not in notes[:k]],
     )
     reports, gaps = None, dict[str, Interval]()
     if claim.difference is not None:
@@ -142,25 +122,18 @@ def judge(told: Judgement, arms: Mapping[str, list[JudgedRow]]) -> Judged:
             _report(before, plan, told.before.rows_sha256, decoding, luck),
             _report(after, plan, told.after.rows_sha256, decoding, luck),
         )
-        cut = cut_off_said(*reports) if "truncated_rate" in reports[0].measures else None
-        claim = _as_known(claim, before, after, () if cut is None else (cut,))
+        cut = cut_off(*reports) if "truncated_rate" in reports[0].measures else []
+        claim = _as_known(claim, before, after, cut)
         known = differences_of(claim)
         wanted = (set(reports[0].measures) & set(reports[1].measures)) - set(known) - {"median_reward"}
         names = [name for name in reports[0].measures if name in wanted]
         seed = derive_seed("gaps", luck)
         range_ = plan.reward_range
         gaps = deltas(as_episodes(before), as_episodes(after), names, seed, reward_range=range_) | known
-    return Judged(
-        _told(claim, rivals, told.plan),
-        reports,
-        gaps,
-        (before, after),
-        tuple(text for _, text in stops),
-        rivals,
-    )
+    return Judged(claim, reports, gaps, (before, after), tuple(stops), rivals)
 
 
-def _settings_said(told: Judgement) -> list[str]:
+def _other_settings(told: Judgement) -> list[Remark]:
     """Return in which settings of the decoding the arms differ, where their files have them."""
     settings = [
         {name: value for file in record.files for name, value in file.settings.items()}
@@ -173,26 +146,24 @@ def _settings_said(told: Judgement) -> list[str]:
     )
     if not odd:
         return []
-    each = ", ".join(
-        f"{name} {settings[0].get(name, 'not set')} and {settings[1].get(name, 'not set')}" for name in odd
-    )
-    return [f"The arms were decoded differently: {each}. What that does is part of the difference."]
+    first, other = ({name: each.get(name, "not set") for name in odd} for each in settings)
+    told_of = [{"name": name, "before": first[name], "after": other[name]} for name in odd]
+    return [remark("decoded_differently", settings=told_of)]
 
 
-def _columns_said(records: Mapping[str, ArmRecord]) -> list[str]:
+def _other_scores(records: Mapping[str, ArmRecord]) -> list[Remark]:
     """Return which arms were read from a score of another name than before, where both have names."""
     names = {
         arm: sorted({file.metric for file in each.files if file.metric}) for arm, each in records.items()
     }
     return [
-        f"Results before were read from {', '.join(names['before'])}, those of {arm} from {', '.join(other)}:"
-        " that both measure the same is taken on trust."
+        remark("other_score", arm=arm, before=names["before"], after=other)
         for arm, other in names.items()
         if names["before"] and other and other != names["before"]
     ]
 
 
-def _departures(told: Judgement, before: Sequence[JudgedRow], primary: str) -> list[tuple[str, str]]:
+def _departures(told: Judgement, before: Sequence[JudgedRow], primary: str) -> list[Remark]:
     """Return in what was judged is not what a plan has; nothing without one."""
     if told.plan is None:
         return []
@@ -315,7 +286,7 @@ def _report(rows: list[JudgedRow], plan: ClaimPlan, policy: str, decoding: Decod
 
 
 def _as_known(
-    claim: Claim, before: Sequence[JudgedRow], after: Sequence[JudgedRow], further: Sequence[str]
+    claim: Claim, before: Sequence[JudgedRow], after: Sequence[JudgedRow], further: Sequence[Remark]
 ) -> Claim:
     """Return the claim without what its results say nothing of."""
     unknown = _unknown(before) | _unknown(after)
@@ -327,31 +298,6 @@ def _as_known(
     if claim.plan.primary == SCORE:
         update["items_changed"] = None
     return claim.model_copy(update=update)
-
-
-def _told(claim: Claim, rivals: Mapping[str, object], made: JudgePlan | None) -> Claim:
-    """Return the claim in words that fit results of which nobody saw the training."""
-    sentence = claim.sentence.removeprefix("tasks ")
-    sentence = sentence[:1].upper() + sentence[1:]
-    told = NO_RIVALS if not rivals else f"rivals were brought by whoever judged: {', '.join(rivals)}"
-    if claim.verdict != "NOT EVALUABLE":
-        how = "and judged afterwards" if made is None else f"and judged by a plan of {made.made}"
-        sentence = f"{sentence.removesuffix(_END)}Results made elsewhere {how}; {told}."
-    reason = claim.reason
-    if claim.verdict == "NO SKILL SHOWN" and not rivals:
-        better = reason.partition(", but ")[0]
-        reason = f"{better}, but {NO_RIVALS} (--rival NAME=FILE): whether it takes skill is not shown"
-    if rivals:
-        brought = f"than the rivals that were brought: {', '.join(rivals)}"
-        reason = reason.replace("than every player without skill", brought)
-    return claim.model_copy(update={"sentence": sentence, "reason": reason})
-
-
-def heading(claim: Claim) -> str:
-    """Return the verdict with direction and size."""
-    if claim.effect is None or claim.verdict == "NOT EVALUABLE":
-        return claim.verdict
-    return f"{claim.verdict} ({effect_words(claim.effect.direction, claim.effect.size)})"
 
 
 def version_here() -> str:
