@@ -369,7 +369,7 @@ KINDS: dict[str, Tampering] = {
     "claim: a value": field("claim.json", claim_value),
     "claim: p": field("claim.json", claim_p),
     "claim: verdict": field("claim.json", claim_verdict),
-    "claim: sentence": field("claim.json", claim_reason),
+    "claim: reason": field("claim.json", claim_reason),
     "claim: warning": field("claim.json", claim_warning),
     "plan of the claim": field("claim_plan.json", plan),
     "figure": figure,

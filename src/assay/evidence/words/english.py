@@ -1,6 +1,7 @@
 """What each code of a claim says in English: the one place where remarks become sentences.
 
-A text uses the values of its remark and no others. The texts are templates of Jinja. A code among KINDS bars a claim: there stands what a headline says of it, without numbers.
+A text uses the values of its remark and no others. The texts are templates of Jinja. A code among KINDS bars
+a claim: there stands what a headline says of it, without numbers.
 """
 
 from __future__ import annotations
