@@ -32,9 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from assay.core.config.settings import GenerationSettings
 from assay.tasks.protocol import Baseline, Item, Message, Oddity, PartKind, ScriptedRival, Step, Verdict
-from assay.tasks.settings.echo import EchoTask
 
 
 class Echo:
@@ -112,7 +110,7 @@ ECHO_SETTINGS = '''"""What configs/task/echo.yaml sets."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from assay.core.config.base import Fraction
 from assay.core.config.tasks import TaskSettings
@@ -123,14 +121,12 @@ class EchoTask(TaskSettings):
 
     name: Literal["echo"]
     pay: Fraction
-'''
-ECHO_BUILD = '''
 
-def build(
-    settings: EchoTask, generation: GenerationSettings, *, shaping: bool, blocklist: str, where: str
-) -> Echo:
-    """Return the task that the settings describe."""
-    return Echo(settings.pay)
+    def build(self, generation: Any, **_: Any) -> Any:
+        """Return the task."""
+        from assay.tasks.echo.task import Echo
+
+        return Echo(self.pay)
 '''
 # A run from data to claim by scripted players, and one episode by an untrained model, through the engine
 # itself.
@@ -200,8 +196,9 @@ def test_what_is_added_takes_ten_lines_at_most(thing: str) -> None:
 
 
 def add_task(root: Path) -> None:
-    written(root / "src/assay/tasks/echo/__init__.py", ECHO + ECHO_BUILD)
-    written(root / "src/assay/tasks/settings/echo.py", ECHO_SETTINGS)
+    written(root / "src/assay/tasks/echo/__init__.py", "")
+    written(root / "src/assay/tasks/echo/task.py", ECHO)
+    written(root / "src/assay/tasks/echo/settings.py", ECHO_SETTINGS)
     preset = (root / "configs/task/collider.yaml").read_text()
     audit = preset[preset.index("  cache:") :].replace("[heldout_ood, traps]", "[]")
     own = (
@@ -224,7 +221,7 @@ def add_part(root: Path) -> None:
     insert(rewards, '        "schema_valid": share', f"        {BRIEF}\n")
     insert(rewards, "weights.schema_valid + has_gold", "weights.brief + ")
     insert(
-        root / "src/assay/tasks/settings/structured.py",
+        root / "src/assay/tasks/structured/settings.py",
         '    schema_valid: Fraction = _part("outcome")\n',
         '    brief: Fraction = _part("shaping")\n',
     )

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from assay.core.config.tasks import task_names
+from assay.core.config.tasks import HOME, task_names
 from assay.core.evidence_files import FILES, place_of
 from assay.verify.code import RAN
 from tests import house
@@ -304,7 +304,7 @@ def test_every_setting_is_read_somewhere() -> None:
 
     from assay.core.config import health, settings
 
-    own = [importlib.import_module(f"assay.tasks.settings.{name}") for name in task_names()]
+    own = [importlib.import_module(f"{HOME}.{name}.settings") for name in task_names()]
     text = "\n".join(path.read_text(encoding="utf-8") for path in house.modules())
     for name, model in [each for module in (health, settings, *own) for each in vars(module).items()]:
         if isinstance(model, type) and issubclass(model, BaseModel) and model is not BaseModel:

@@ -16,7 +16,6 @@ from assay.core.records import Episode, HealthEvent
 from assay.core.seeds import rng
 from assay.dataset.suite import Play
 from assay.evaluation.trajectory import episode_of, turn_of
-from assay.tasks.catalogue import build
 from assay.tasks.protocol import Item
 from assay.training.health.commonest import Honest
 from assay.training.health.rules import Monitor
@@ -172,7 +171,7 @@ class Training:
 
     def __post_init__(self) -> None:
         params = settings()
-        self.task = build(params.task, params.generation, shaping=False, blocklist=())
+        self.task = params.task.build(params.generation, shaping=False)
         self.asked, self.items = {}, []
         for number in range(N_ITEMS):
             gold, golds, shares = self.shape.golds(number)

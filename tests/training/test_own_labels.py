@@ -19,7 +19,6 @@ from assay.dataset.suite import choose
 from assay.policy.base import tiny
 from assay.policy.model import Policy
 from assay.policy.renderer import Dialogue
-from assay.tasks.catalogue import build
 from assay.training.checkpoints.store import Checkpoints
 from assay.training.grpo import train
 from assay.training.log.history import History, Watch
@@ -105,7 +104,7 @@ def trained(folder: Path, steps: int) -> tuple[History, str | None]:
         "template": {},
     }
     params = parse_params(values)
-    task = build(params.task, params.generation, shaping=False, blocklist=())
+    task = params.task.build(params.generation, shaping=False)
     write_rows(folder / "mine.jsonl", 240)
     rows = list(read_jsonl(folder / "mine.jsonl", fix=""))
     policy = policy_of(task, rows[:160], np.random.default_rng(3), 0.4)

@@ -11,7 +11,7 @@ from assay.core.errors import PackageError
 from assay.stages.packing.layout import strangers
 from assay.tasks.own.calls import Call, Failed, Reply
 from assay.tasks.own.recorded import Recorded, Recorder, ToldLine
-from assay.tasks.settings.own import OwnTask
+from assay.tasks.own.settings import OwnTask
 from assay.verify import own_code
 
 ROW = {"prompt": "pick: *a b", "answer": "a"}

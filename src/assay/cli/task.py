@@ -92,7 +92,7 @@ def audit(
     ] = None,
 ) -> None:
     """Report what is odd about your tasks file; with --fix-splits make a dataset of it."""
-    from assay.tasks.catalogue import task_of_own_records
+    from assay.core.config.tasks import task_of_own_records
     from assay.tools.own_data import audit as tool
     from assay.tools.own_data import splits
 
@@ -113,10 +113,10 @@ def make_data(
     out: Annotated[Path | None, typer.Option(help="Folder to write; data/<task> if not given.")] = None,
 ) -> None:
     """Generate a task's shipped data and their SHA256SUMS; equal code gives equal bytes."""
+    from assay.core.config.tasks import shipped_data
     from assay.core.storage.files import sha256_bytes, write_text
     from assay.dataset.verified import SUMS, sums_text
     from assay.pipeline.project import Project
-    from assay.tasks.catalogue import shipped_data
 
     task = task or Project.open(Path.cwd()).params.task.name
     files = shipped_data(task)

@@ -27,7 +27,6 @@ from assay.dataset.schema_files import SchemaFiles
 from assay.dataset.source import DataRow
 from assay.dataset.suite import Suite, choose, choose_secondary, rules_of
 from assay.dataset.verified import entries, reader, require, verify
-from assay.tasks.catalogue import build
 from assay.tasks.protocol import Item, Task
 
 if TYPE_CHECKING:
@@ -172,15 +171,10 @@ def task_with(
         raise DataError(
             "UTF-8 text", found=error.reason, where=f"{name}, byte {error.start}", fix="convert it"
         ) from None
-    return build(
-        params.task,
-        params.generation,
-        shaping=shaping,
-        blocklist=text,
-        where=name,
-        root=str(root),
-        runner=recorded,
+    task: Task = params.task.build(
+        params.generation, shaping=shaping, blocklist=text, where=name, root=str(root), runner=recorded
     )
+    return task
 
 
 def blocklist_of(root: Path, params: Params) -> bytes | None:

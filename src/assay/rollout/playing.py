@@ -21,10 +21,10 @@ from assay.policy.renderer import Dialogue
 from assay.tasks.own.api import Environment
 from assay.tasks.own.isolation.inline import Inline
 from assay.tasks.own.loading import RewardFunction
+from assay.tasks.own.settings import OwnTask as OwnSettings
+from assay.tasks.own.settings import Success
 from assay.tasks.own.task import OwnTask
 from assay.tasks.protocol import Item
-from assay.tasks.settings.own import OwnTask as OwnSettings
-from assay.tasks.settings.own import Success
 
 THREADS, TIMEOUT_S = 16, 30.0
 Reward = Callable[..., Any]

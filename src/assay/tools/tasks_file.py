@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.audit.audit import audit, refuse_unusable
-from assay.core.config.tasks import Wrapping
+from assay.core.config.tasks import Wrapping, task_of_own_records
 from assay.core.console import complain
 from assay.core.counting import counted
 from assay.core.errors import ConfigError, DataError
@@ -21,7 +21,6 @@ from assay.dataset.suite import Suite, choose
 from assay.dataset.wording import content_of
 from assay.pipeline.note_openings import note_opening
 from assay.pipeline.project import Project
-from assay.tasks.catalogue import task_of_own_records
 from assay.tasks.protocol import Item, Task
 from assay.tasks.wrappings import EVERY
 from assay.tools.columns import OPTION, Columns, Meaning, look_up

@@ -13,8 +13,8 @@ from assay.core.storage.untrusted import LEFT_BEHIND, sha256_contents
 from assay.pipeline.project import Project
 from assay.tasks.own.calls import Ask, Call, Failed, Reply
 from assay.tasks.own.recorded import Recorded
+from assay.tasks.own.settings import OwnTask
 from assay.tasks.own.task import runner_of
-from assay.tasks.settings.own import OwnTask
 
 if TYPE_CHECKING:
     from assay.core.config.tasks import TaskSettings

@@ -40,9 +40,9 @@ from assay.stages.render_evidence.arms import AGAIN, CONTROL, suite_of
 from assay.stages.render_evidence.remembered import remembered
 from assay.statistics.report import Report, Reports
 from assay.tasks.own.recorded import Recorded, ToldLine
+from assay.tasks.own.settings import OwnTask
 from assay.tasks.protocol import Task, learner
 from assay.tasks.rivals import FEW_SHOT
-from assay.tasks.settings.own import OwnTask
 from assay.training.log.history import Validation
 from assay.verify.own_code import OwnCopy
 

@@ -22,10 +22,10 @@ from assay.dataset.suite import Play
 from assay.evaluation.replay import play_baseline
 from assay.policy.base.words import Words
 from assay.tasks.own.recorded import Recorded, Recorder, ToldLine
+from assay.tasks.own.settings import OwnTask as Settings
 from assay.tasks.own.task import OwnState, OwnTask, own_task, runner_of
 from assay.tasks.protocol import answer_key, illustrated, schematic
 from assay.tasks.rivals import players_of, rivals_of
-from assay.tasks.settings.own import OwnTask as Settings
 from tests.house import ROOT
 from tests.tasks.own.test_lessons import REWARD, settings
 

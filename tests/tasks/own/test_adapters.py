@@ -19,8 +19,8 @@ from ruamel.yaml import YAML
 from assay.core.errors import ConfigError, EnvironmentFailure, TaskError
 from assay.core.storage.files import sha256_bytes
 from assay.tasks.own.adapters import reasoning_gym as rg
+from assay.tasks.own.settings import OwnTask
 from assay.tasks.own.task import own_task
-from assay.tasks.settings.own import OwnTask
 
 ROOT = Path(__file__).parents[3]
 PROMPT = {"prompt": "?", "id": "a"}

@@ -20,9 +20,9 @@ from assay.core.seeds import rng
 from assay.core.storage.json import write_json
 from assay.tasks.own.isolation.server import ADDRESS
 from assay.tasks.own.isolation.worker import Worker, seen
+from assay.tasks.own.settings import OwnTask as OwnSettings
 from assay.tasks.own.task import OwnTask, own_task
 from assay.tasks.protocol import Step
-from assay.tasks.settings.own import OwnTask as OwnSettings
 from tests.tasks.own.test_lessons import settings
 
 CODE = """

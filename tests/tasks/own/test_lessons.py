@@ -15,9 +15,9 @@ from assay.core.errors import ConfigError, PolicyError, TaskError
 from assay.core.seeds import rng
 from assay.policy.base.limits import MOST_WORDS, refuse_too_large
 from assay.policy.base.words import Words
+from assay.tasks.own.settings import OwnTask as Settings
 from assay.tasks.own.task import OwnTask, own_task
 from assay.tasks.own.vocabulary import words_in
-from assay.tasks.settings.own import OwnTask as Settings
 
 NAMES = ["ash", "elm", "fir", "oak", "yew", "bay", "box", "fig", "ivy", "may"]
 REWARD = """

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from assay.core.errors import ConfigError, TaskError
+from assay.tasks.own.settings import OwnTask, Success
 from assay.tasks.own.success import extracted, is_right, number
-from assay.tasks.settings.own import OwnTask, Success
 
 
 def rule(compare: str, **changes: Any) -> Success:

@@ -14,13 +14,13 @@ import pytest
 from assay.audit.audit import audit
 from assay.audit.contamination import contamination
 from assay.core.config.reading import parse_params
+from assay.core.config.tasks import shipped_data
 from assay.core.seeds import rng
 from assay.dataset.schema_files import SchemaFiles
 from assay.dataset.source import load
 from assay.policy.base.tiny import build_tokenizer
 from assay.policy.renderer import Dialogue
-from assay.tasks.catalogue import build
-from assay.tasks.structured import shipped_data, shop
+from assay.tasks.structured import shop
 from assay.tasks.structured.shop import lessons, orders
 from tests import house
 from tests.composed import composed
@@ -48,7 +48,7 @@ def dialogue() -> Dialogue:
 
 
 def test_the_committed_files_are_what_the_generator_writes() -> None:
-    for name, text in shipped_data().items():
+    for name, text in shipped_data("structured").items():
         assert (DATA / name).read_text(encoding="utf-8") == text, name
 
 
@@ -57,7 +57,7 @@ def test_no_job_of_one_split_stands_in_another_in_other_words() -> None:
         split: load(DATA / f"{split}.jsonl", SchemaFiles(DATA, house.ROOT), where=split, fix="")
         for split in SPLITS
     }
-    task = build(SETTINGS.task, SETTINGS.generation, shaping=False)
+    task = SETTINGS.task.build(SETTINGS.generation, shaping=False)
     found = contamination(audit(task, sources, SETTINGS.dataset.audit).kept)
     assert found.compared["near"] == sum(found.n_records.values()) == 2816
     assert not found.overlaps
@@ -185,7 +185,7 @@ def test_equal_labels_make_equal_lessons() -> None:
 
 
 def test_the_tiny_tokenizer_knows_every_word_of_the_committed_openings(dialogue: Dialogue) -> None:
-    task = build(SETTINGS.task, SETTINGS.generation, shaping=False)
+    task = SETTINGS.task.build(SETTINGS.generation, shaping=False)
     for split in SPLITS:
         for row in loaded(split):
             messages, _ = task.start(task.item(row), 0)
@@ -193,7 +193,7 @@ def test_the_tiny_tokenizer_knows_every_word_of_the_committed_openings(dialogue:
 
 
 def test_the_gold_of_every_committed_record_earns_full_marks_and_nothing_is_odd_about_it() -> None:
-    task = build(SETTINGS.task, SETTINGS.generation, shaping=False)
+    task = SETTINGS.task.build(SETTINGS.generation, shaping=False)
     for row in loaded("heldout"):
         item = task.item(row)
         _, state = task.start(item, 0)

@@ -1,16 +1,20 @@
-"""What the settings of every task have; a task's own stand in `assay/tasks/settings/<name>.py`, light to
-import."""
+"""What the settings of every task have; a task's own stand in `assay/tasks/<name>/settings.py`, light to
+import, and make the task."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Union
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Union
 
 from pydantic import Field
 
 from assay.core.config.base import Positive, Settings
+from assay.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from assay.core.config.settings import GenerationSettings
 
 Surface = Literal["compact", "json"]
 # Tokens one completion may take. What a task has to say does not depend on who trains on it, but on the
@@ -20,7 +24,7 @@ CompletionLimits = Annotated[
 ]
 # What may stand around an answer; `assay/tasks/wrappings.py` says what each is.
 Wrapping = Literal["channels", "think", "answer", "boxed", "tool_call", "fence", "prose"]
-FOLDER = Path(__file__).resolve().parents[2] / "tasks/settings"
+HOME = "assay.tasks"
 
 
 class TaskSettings(Settings):
@@ -33,6 +37,8 @@ class TaskSettings(Settings):
     reads_own_records: ClassVar[bool] = False
     # Whether its code is the user's, in a folder of the project outside src/.
     brings_code: ClassVar[bool] = False
+    # Whether data come with it, which `make_data` makes.
+    ships_data: ClassVar[bool] = False
 
     name: str
     code: str = Field(description="folder of what asks and grades; a change of it plays and trains again")
@@ -65,15 +71,68 @@ class TaskSettings(Settings):
         """File of blocked terms inside the data, None where there is none."""
         return None
 
+    def build(
+        self,
+        generation: GenerationSettings,
+        *,
+        shaping: bool,
+        blocklist: str = "",
+        where: str = "blocklist",
+        root: str | None = None,
+        runner: Any = None,
+    ) -> Any:
+        """Return the task, which keeps `Task` of `assay/tasks/protocol.py`.
+
+        Args:
+            generation: Says which surface the policy speaks.
+            shaping: Whether shaping rewards count; only training may say yes.
+            blocklist: Text of the file that the settings name; a task opens no file.
+            where: What to call that file in messages.
+            root: Project that a task's own folder of code is in; None: none of that code is run, so that
+                texts can be judged but nothing played.
+            runner: Answers in the place of that code.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def make_data(cls) -> dict[str, str]:
+        """Return the data that come with it: the text of each file by its name. Equal code gives equal
+        text."""
+        raise NotImplementedError
+
 
 def task_names() -> tuple[str, ...]:
-    """Return the names of all tasks, sorted: the modules of assay/tasks/settings."""
-    return tuple(sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__"))
+    """Return the names of all tasks, sorted: the folders of assay/tasks with settings."""
+    (folder,) = importlib.import_module(HOME).__path__
+    return tuple(sorted(path.parent.name for path in Path(folder).glob("*/settings.py")))
+
+
+def tasks_with_data() -> tuple[str, ...]:
+    """Return the names of the tasks with which data come."""
+    return tuple(name for name in task_names() if settings_class(name).ships_data)
+
+
+def shipped_data(task: str) -> dict[str, str]:
+    """Return the data that come with a task: the text of each file by its name.
+
+    Raises:
+        ConfigError: No data come with such a task.
+    """
+    known = tasks_with_data()
+    if task not in known:
+        raise ConfigError(" or ".join(known), found=repr(task), where="--task", fix=f"--task {known[-1]}")
+    return settings_class(task).make_data()
+
+
+def task_of_own_records() -> str:
+    """Return the name of the task to which users bring records of their own."""
+    kinds = {name: settings_class(name) for name in task_names()}
+    return next(name for name, kind in kinds.items() if kind.reads_own_records and not kind.brings_code)
 
 
 def settings_class(name: str) -> type[TaskSettings]:
     """Return the settings of a task: the one class of its kind in its module."""
-    module = importlib.import_module(f"assay.tasks.settings.{name}")
+    module = importlib.import_module(f"{HOME}.{name}.settings")
     (found,) = {
         value
         for value in vars(module).values()

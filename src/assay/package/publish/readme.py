@@ -6,6 +6,7 @@ import re
 import textwrap
 from pathlib import Path
 
+from assay.core.config.tasks import tasks_with_data
 from assay.core.console import say
 from assay.core.counting import counted
 from assay.core.errors import RecordError
@@ -15,7 +16,6 @@ from assay.evidence.recipe.tables import seeds_block
 from assay.package.recipe.recipe_file import digest_last_code, read_recipes
 from assay.pipeline.project import Project
 from assay.stages.render_evidence.at_hand import claim_at_hand
-from assay.tasks.catalogue import tasks_with_data
 
 CLI = "docs/cli.md"
 TASKS = tasks_with_data()

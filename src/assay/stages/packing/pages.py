@@ -46,10 +46,10 @@ from assay.stages.packing.provenance import (
 from assay.stages.render_evidence.limits import limits
 from assay.statistics.report import Reports
 from assay.tasks.own.recorded import Recorded, Recorder
+from assay.tasks.own.settings import OwnTask as OwnSettings
 from assay.tasks.own.task import OwnTask, own_task, runner_of
 from assay.tasks.protocol import answer_key
 from assay.tasks.rivals import FEW_SHOT, players_of
-from assay.tasks.settings.own import OwnTask as OwnSettings
 from assay.training.health.commonest import Honest
 from assay.training.health.honest_play import honest_play
 from assay.training.recipe import item_order

@@ -17,8 +17,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from assay.core.errors import EnvironmentFailure, TaskError
 from assay.tasks.own.calls import Ask, Call, Failed
+from assay.tasks.own.settings import Ability, OwnTask
 from assay.tasks.protocol import FieldAnswer, Item, Mark, Message, Oddity, Picture, Step
-from assay.tasks.settings.own import Ability, OwnTask
 
 NOWHERE = Call({}, 0, ())
 LESSONS = 256  # dialogues asked for at once

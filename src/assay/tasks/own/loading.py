@@ -19,7 +19,7 @@ from pydantic import BaseModel, ValidationError
 from assay.core.errors import ConfigError
 from assay.tasks.own.api import Batched, Environment, Message, Told
 from assay.tasks.own.mixins import refuse_abilities
-from assay.tasks.settings.own import OwnTask
+from assay.tasks.own.settings import OwnTask
 
 ADAPTERS = "assay.adapters:"
 IMPORTED = "assay_own_"  # what names of imported files begin with

@@ -26,7 +26,7 @@ from assay.tasks.own.api import (
     Told,
 )
 from assay.tasks.own.calls import Ask
-from assay.tasks.settings.own import Ability, OwnTask
+from assay.tasks.own.settings import Ability, OwnTask
 
 MIXINS: Mapping[Ability, type] = {
     "answer_key": AnswerKey,

@@ -16,7 +16,7 @@ from assay.core.installed import Required
 from assay.core.records import Episode, Record, Turn
 from assay.core.storage.json import digest
 from assay.tasks.own.calls import NOTHING_MORE, Ask, Call, Failed, More, Reply, Runner, messages_of
-from assay.tasks.settings.own import OwnTask
+from assay.tasks.own.settings import OwnTask
 from assay.tasks.wrappings import cut_off
 
 EXTRACTED = "nothing to extract"  # of a completion, which the comparison says again by itself

@@ -13,8 +13,8 @@ from typing import Any
 from assay.core.errors import ConfigError, TaskError
 from assay.core.storage.json import MAX_DEPTH, parse_strict
 from assay.tasks.own.calls import messages_of
-from assay.tasks.settings.own import OwnTask as OwnSettings
-from assay.tasks.settings.own import Success
+from assay.tasks.own.settings import OwnTask as OwnSettings
+from assay.tasks.own.settings import Success
 from assay.tasks.structured.grading.equality import Rules, equal, folded
 
 WHERE = "task.success.extract"

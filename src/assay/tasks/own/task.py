@@ -18,6 +18,8 @@ from assay.tasks.own.calls import NOTHING_MORE, Ask, Call, Failed, More, Reply, 
 from assay.tasks.own.isolation.inline import inline_of
 from assay.tasks.own.isolation.server import Server
 from assay.tasks.own.isolation.worker import Worker
+from assay.tasks.own.settings import OF_TEXT
+from assay.tasks.own.settings import OwnTask as OwnSettings
 from assay.tasks.own.success import extracted, gold_of, is_right, refuse_row
 from assay.tasks.protocol import (
     Baseline,
@@ -33,8 +35,6 @@ from assay.tasks.protocol import (
     answer_key,
     not_ended,
 )
-from assay.tasks.settings.own import OF_TEXT
-from assay.tasks.settings.own import OwnTask as OwnSettings
 from assay.tasks.wrappings import cut_off
 
 ROUNDING = 1e-9  # parts are summed in another order where they were stored

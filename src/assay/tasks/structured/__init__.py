@@ -3,23 +3,19 @@ right."""
 
 from __future__ import annotations
 
-from assay.core.config.settings import GenerationSettings
-from assay.tasks.settings.structured import StructuredTask
-from assay.tasks.structured import shop
-from assay.tasks.structured.reading.blocklist import parse_blocklist
-from assay.tasks.structured.task import Structured
+from typing import TYPE_CHECKING
 
-__all__ = ["Structured", "build", "parse_blocklist", "shipped_data"]
-RELEASE = ("release", 10)
+from assay.core.faces import load_lazily
 
+if TYPE_CHECKING:
+    from assay.tasks.structured.reading.blocklist import parse_blocklist
+    from assay.tasks.structured.task import Structured
 
-def build(
-    settings: StructuredTask, generation: GenerationSettings, *, shaping: bool, blocklist: str, where: str
-) -> Structured:
-    """Return the task that the settings describe; it has one surface and no shaping."""
-    return Structured(settings, tuple(parse_blocklist(blocklist, where)) if blocklist else ())
-
-
-def shipped_data() -> dict[str, str]:
-    """Return the data that come with it: the text of each file by its name."""
-    return shop.files(RELEASE)
+__all__ = ["Structured", "parse_blocklist"]
+__getattr__ = load_lazily(
+    __name__,
+    {
+        "Structured": "assay.tasks.structured.task:Structured",
+        "parse_blocklist": "assay.tasks.structured.reading.blocklist:parse_blocklist",
+    },
+)

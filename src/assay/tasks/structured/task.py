@@ -25,7 +25,6 @@ from assay.tasks.protocol import (
     already_ended,
     not_ended,
 )
-from assay.tasks.settings.structured import PARTS, StructuredTask
 from assay.tasks.structured import shop
 from assay.tasks.structured.grading import rewards
 from assay.tasks.structured.grading.equality import rules_of
@@ -37,6 +36,7 @@ from assay.tasks.structured.reading.golds import contradictory, most_right
 from assay.tasks.structured.reading.oddities import oddities
 from assay.tasks.structured.reading.reading import read
 from assay.tasks.structured.reading.records import Reference, Request, StructuredState
+from assay.tasks.structured.settings import PARTS, StructuredTask
 
 
 class Structured:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from assay.tasks.own.settings import OF_TEXT
 from assay.tasks.own.success import is_right, number
 from assay.tasks.own.task import GOLD
 from assay.tasks.protocol import Item, answer_key
-from assay.tasks.settings.own import OF_TEXT
 from assay.tools.envcheck.case import Case, World, folder_of
 from assay.tools.envcheck.code_texts import texts_in
 from assay.tools.envcheck.completions import FRAMES, framed, wrapped

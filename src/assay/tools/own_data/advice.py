@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.config.composition import files_of, preset_values, presets
+from assay.core.config.tasks import task_of_own_records
 from assay.core.errors import ConfigError
 from assay.core.provenance import usable_cores
 from assay.core.storage.json import dumps, loads
 from assay.core.storage.untrusted import read_capped
 from assay.core.storage.yaml import yaml_text
 from assay.policy.base.pretrained import how_to_download
-from assay.tasks.catalogue import task_of_own_records
 
 FORECASTS = "benchmarks/results/presets.json"  # of the presets as they are shipped: by a benchmark, and kept
 MAX_BYTES = 10_000_000

@@ -12,7 +12,7 @@ from assay.dataset.suite import Suite
 from assay.evaluation.replay import graded_again
 from assay.stages.packing.layout import TOLD
 from assay.stages.packing.pages import told_of
-from assay.tasks.settings.own import OF_TEXT, OwnTask
+from assay.tasks.own.settings import OF_TEXT, OwnTask
 from assay.verify.checks import Check, LookResult, looked, unlooked
 from assay.verify.own_code import unseen_said
 from assay.verify.unpacked import Unpacked

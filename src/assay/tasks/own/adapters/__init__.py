@@ -10,7 +10,7 @@ from typing import Any
 
 from assay.core.errors import ConfigError
 from assay.tasks.own.loading import module_of
-from assay.tasks.settings.own import OwnTask
+from assay.tasks.own.settings import OwnTask
 
 INSTALL = (
     "./run python -m pip install --require-hashes --no-deps --no-build-isolation -r requirements/{extra}.txt"

@@ -18,7 +18,7 @@ from assay.core.storage.json import digest
 from assay.tasks.own.adapters import called, home_of, imported, named
 from assay.tasks.own.api import Environment, Told
 from assay.tasks.own.loading import options_of
-from assay.tasks.settings.own import OwnTask
+from assay.tasks.own.settings import OwnTask
 
 WHERE = "assay.adapters:gymnasium"
 

@@ -16,7 +16,7 @@ from assay.core.config.base import Settings
 from assay.tasks.own.adapters import called, home_of, imported, named
 from assay.tasks.own.api import Environment, Told
 from assay.tasks.own.loading import options_of
-from assay.tasks.settings.own import OwnTask
+from assay.tasks.own.settings import OwnTask
 
 WHERE = "assay.adapters:openenv"
 LOST = ("CAPACITY_REACHED", "SESSION_ERROR", "FACTORY_ERROR")  # no fault of a completion

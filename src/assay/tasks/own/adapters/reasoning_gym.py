@@ -24,7 +24,7 @@ from assay.tasks.own.adapters import home_of, imported
 from assay.tasks.own.adapters.freeze import TRIES, distinct, through_json, write_splits
 from assay.tasks.own.api import Environment, Told
 from assay.tasks.own.loading import options_of
-from assay.tasks.settings.own import OwnTask
+from assay.tasks.own.settings import OwnTask
 
 WHERE = "assay.adapters:reasoning_gym"
 APART = 10_000_000  # seeds of two splits

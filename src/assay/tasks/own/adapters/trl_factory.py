@@ -22,7 +22,7 @@ from assay.core.errors import EnvironmentFailure
 from assay.tasks.own.adapters import home_of, named
 from assay.tasks.own.api import Environment, Message, Told
 from assay.tasks.own.loading import NoReward, options_of
-from assay.tasks.settings.own import OwnTask
+from assay.tasks.own.settings import OwnTask
 
 WHERE = "assay.adapters:trl_factory"
 _CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)

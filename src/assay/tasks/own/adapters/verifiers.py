@@ -28,7 +28,7 @@ from assay.tasks.own.adapters import home_of, imported
 from assay.tasks.own.adapters.freeze import TRIES, distinct, through_json, write_splits
 from assay.tasks.own.api import Environment, Message, Told
 from assay.tasks.own.loading import NoReward, options_of
-from assay.tasks.settings.own import OwnTask
+from assay.tasks.own.settings import OwnTask
 
 WHERE = "assay.adapters:verifiers"
 

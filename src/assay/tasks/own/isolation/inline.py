@@ -17,7 +17,7 @@ from assay.tasks.own.kept import Beat, Kept, Unrepeatable
 from assay.tasks.own.loading import IMPORTED, NoReward, load
 from assay.tasks.own.mixins import OF_MOMENT, answered, step_batch_of
 from assay.tasks.own.players import move
-from assay.tasks.settings.own import OwnTask
+from assay.tasks.own.settings import OwnTask
 
 A = TypeVar("A")
 B = TypeVar("B", bound=Reply | str | Failed)

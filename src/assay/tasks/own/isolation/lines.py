@@ -20,7 +20,7 @@ from assay.core.storage.untrusted import sha256_contents
 from assay.tasks.own.api import Told
 from assay.tasks.own.calls import Ask, Call, Failed, Reply, checked
 from assay.tasks.own.isolation.inline import Inline
-from assay.tasks.settings.own import OwnTask
+from assay.tasks.own.settings import OwnTask
 
 BEAT_S = 0.1
 SLACK_S = 2.0  # that an answer may be late beyond task.timeout_s, which the other process sees to itself

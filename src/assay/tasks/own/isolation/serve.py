@@ -20,7 +20,7 @@ from assay.core.errors import AssayError, ConfigError
 from assay.core.storage.yaml import read_yaml
 from assay.tasks.own.isolation.inline import Inline, inline_of
 from assay.tasks.own.isolation.lines import answer, error_line, identity
-from assay.tasks.settings.own import OwnTask
+from assay.tasks.own.settings import OwnTask
 
 MOST_ASKED = 1 << 30  # bytes of a request
 

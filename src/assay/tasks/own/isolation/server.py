@@ -20,7 +20,7 @@ from assay.tasks.own.isolation.lines import (
     read_answers,
     request_of,
 )
-from assay.tasks.settings.own import OwnTask
+from assay.tasks.own.settings import OwnTask
 
 ADDRESS = "ASSAY_TASK_SERVER"
 HOW = "python -m assay.tasks.own.isolation.serve --settings params.yaml --port 8765"

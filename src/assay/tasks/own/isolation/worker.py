@@ -29,7 +29,7 @@ from assay.tasks.own.isolation.lines import (
     read_line,
     request_of,
 )
-from assay.tasks.settings.own import OwnTask
+from assay.tasks.own.settings import OwnTask
 
 START_S = 300.0  # to import what a task imports
 # Of the environment variables it sees these, and no secret; what begins with ASSAY_TASK_ it sees whatever it

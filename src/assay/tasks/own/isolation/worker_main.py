@@ -11,7 +11,7 @@ import sys
 from assay.core.errors import AssayError
 from assay.tasks.own.isolation.inline import inline_of
 from assay.tasks.own.isolation.lines import answer, error_line
-from assay.tasks.settings.own import OwnTask
+from assay.tasks.own.settings import OwnTask
 
 
 def main() -> None:

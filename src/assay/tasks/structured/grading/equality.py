@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from assay.core.storage.json import dumps
-from assay.tasks.settings.structured import StructuredTask
+from assay.tasks.structured.settings import StructuredTask
 
 
 @dataclass(frozen=True, slots=True)

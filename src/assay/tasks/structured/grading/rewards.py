@@ -8,13 +8,13 @@ from functools import lru_cache
 from typing import Any
 
 from assay.core.storage.json import dumps
-from assay.tasks.settings.structured import RewardWeights, StructuredTask
 from assay.tasks.structured.grading.equality import Rules, rules_of
 from assay.tasks.structured.grading.parsing import parse
 from assay.tasks.structured.reading.blocklist import Blocklist
 from assay.tasks.structured.reading.golds import graded_part
 from assay.tasks.structured.reading.records import Grade, Reference
 from assay.tasks.structured.schema import compile_schema
+from assay.tasks.structured.settings import RewardWeights, StructuredTask
 from assay.tasks.wrappings import cut_off
 
 FLAGS: tuple[str, ...] = (

@@ -12,7 +12,6 @@ from urllib.parse import urldefrag
 from assay.core.errors import TaskError
 from assay.core.storage.json import MAX_DEPTH, digest, dumps, parse_strict
 from assay.tasks.protocol import Item
-from assay.tasks.settings.structured import StructuredTask
 from assay.tasks.structured.prompts import fitting
 from assay.tasks.structured.reading.blocklist import normalised
 from assay.tasks.structured.reading.golds import Call, Calls, Gold, gold_of, graded_gold
@@ -20,6 +19,7 @@ from assay.tasks.structured.reading.records import Reference, Request
 from assay.tasks.structured.reading.shapes import OBJECT, kind_of, wanted_kinds
 from assay.tasks.structured.references import translate_types
 from assay.tasks.structured.schema import compile_schema, parameters_of, schema_from_functions, schema_key
+from assay.tasks.structured.settings import StructuredTask
 
 ROLES = ("system", "user", "assistant")
 RULE = (

@@ -4,13 +4,18 @@ is."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from assay.core.config.base import Fraction, From0, Positive, Settings, Within
 from assay.core.config.tasks import TaskSettings
-from assay.tasks.settings.structured import PartKind
+from assay.tasks.structured.settings import PartKind
+
+if TYPE_CHECKING:
+    from assay.core.config.settings import GenerationSettings
+    from assay.tasks.own import task
+    from assay.tasks.own.calls import Runner
 
 Comparison = Literal["exact", "casefold", "number", "json", "reward", "environment"]
 PlayerKind = Literal["trivial", "scripted", "weak", "oracle"]
@@ -202,3 +207,17 @@ class OwnTask(TaskSettings):
     def answer_column(self) -> str | None:
         """Column whose text is a right completion, None where there is none."""
         return self.answer or (self.success.column if self.success.extract is None else None)
+
+    def build(
+        self,
+        generation: GenerationSettings,
+        *,
+        shaping: bool,
+        root: str | None = None,
+        runner: Runner | None = None,
+        **_: Any,
+    ) -> task.OwnTask:
+        """Return the task; it has one surface and no blocklist."""
+        from assay.tasks.own.task import own_task
+
+        return own_task(self, root, runner, shaping=shaping)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import Field, model_validator
 
 from assay.core.config.base import Fraction, From0, Positive, Settings
 from assay.core.config.tasks import TaskSettings
 
+if TYPE_CHECKING:
+    from assay.core.config.settings import GenerationSettings
+    from assay.tasks.structured.task import Structured
+
+RELEASE = ("release", 10)
 PartKind = Literal["outcome", "shaping", "format"]
 
 
@@ -61,6 +66,7 @@ class StructuredTask(TaskSettings):
 
     not_measured: ClassVar[frozenset[str]] = frozenset({"code", "lessons", "blocklist"})
     reads_own_records: ClassVar[bool] = True
+    ships_data: ClassVar[bool] = True
 
     name: Literal["structured"]
     code: Literal["src/assay/tasks/structured"] = "src/assay/tasks/structured"
@@ -103,3 +109,25 @@ class StructuredTask(TaskSettings):
     def blocklist_file(self) -> str | None:
         """File of blocked terms inside the data."""
         return self.blocklist
+
+    def build(
+        self,
+        generation: GenerationSettings,
+        *,
+        shaping: bool,
+        blocklist: str = "",
+        where: str = "blocklist",
+        **_: Any,
+    ) -> Structured:
+        """Return the task; it has one surface, no shaping and no code of anybody's."""
+        from assay.tasks.structured.reading.blocklist import parse_blocklist
+        from assay.tasks.structured.task import Structured
+
+        return Structured(self, tuple(parse_blocklist(blocklist, where)) if blocklist else ())
+
+    @classmethod
+    def make_data(cls) -> dict[str, str]:
+        """Return the jobs of the shop and their schemas."""
+        from assay.tasks.structured import shop
+
+        return shop.files(RELEASE)
