@@ -15,6 +15,8 @@ from pathlib import Path
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 from benchmarks.common import RESULTS, ROOT, options, written
 from tests.packaging.secret_kinds import (
+    BLIND,
+    BLIND_HARMLESS,
     DRAWS,
     HARMLESS,
     HELD_BACK,
@@ -37,9 +39,9 @@ def _missed(kinds: tuple[Kind, ...]) -> list[str]:
 def main() -> None:
     """Try every kind and every harmless text, and read the committed evidence."""
     options(__doc__).parse_args()
-    every = {"known": KINDS, "written_before": WRITTEN_BEFORE, "held_back": HELD_BACK}
+    every = {"known": KINDS, "written_before": WRITTEN_BEFORE, "held_back": HELD_BACK, "blind": BLIND}
     missed = {name: _missed(kinds) for name, kinds in every.items()}
-    harmless = (*HARMLESS, *ORDINARY)
+    harmless = (*HARMLESS, *ORDINARY, *BLIND_HARMLESS)
     files: dict[str, bytes | Path] = {
         path.relative_to(ROOT).as_posix(): path
         for path in sorted((ROOT / "evidence/results").rglob("*"))

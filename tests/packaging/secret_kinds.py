@@ -2,7 +2,9 @@
 
 No secret stands in this file or in secret_kinds.json: all are put together from random letters when a test
 or measurement runs. The kinds of the json were written before the patterns were looked at; those called held
-back were measured once, when the patterns were finished: 116 of 131 were told.
+back were measured once, when the patterns were finished: 116 of 131 were told. Those called blind came later,
+from somebody who had not read the patterns: 103 of 116 were told, and 3 of 60 harmless texts rang, before any
+was mended.
 """
 
 from __future__ import annotations
@@ -10,12 +12,20 @@ from __future__ import annotations
 import base64
 import codecs
 import hashlib
+import io
 import json
+import pickle
+import plistlib
 import re
 import string
+import tarfile
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+
+import numpy as np
 
 from assay.stages.packing.secrets.search import scan
 from tests.packaging.canaries import drawn
@@ -36,7 +46,7 @@ class Kind:
     """One kind of secret: what a file says that holds one."""
 
     name: str
-    write: Callable[[str], str]
+    write: Callable[[str], str | bytes]
 
 
 def _token(prefix: str, length: int, letters: str = "", around: str = "{}") -> Callable[[str], str]:
@@ -308,11 +318,69 @@ def _templates(half: str) -> tuple[Kind, ...]:
     )
 
 
+def _in_tar(text: str) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+        entry = tarfile.TarInfo("settings.ini")
+        entry.size = len(text)
+        tar.addfile(entry, io.BytesIO(text.encode()))
+    return packed.getvalue()
+
+
+def _in_cell(text: str, *, out: bool) -> bytes:
+    lines = ["import os\n", f"{text}\n", "print(1)"]
+    outputs = [{"output_type": "stream", "name": "stdout", "text": lines}] if out else []
+    cell = {"cell_type": "code", "metadata": {}, "source": [] if out else lines, "outputs": outputs}
+    return json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}).encode()
+
+
+def _in_secret(text: str) -> bytes:
+    coded = base64.b64encode(f"[server]\n{text}\nretries = 3\n".encode()).decode()
+    lines = "\n".join(f"    {coded[n : n + 76]}" for n in range(0, len(coded), 76))
+    return f"kind: Secret\ndata:\n  settings.ini: |\n{lines}\n".encode()
+
+
+# A line with a secret in files of other forms.
+FORMS: dict[str, Callable[[str], bytes]] = {
+    "utf-16": lambda text: text.encode("utf-16"),
+    "utf-16-le": lambda text: text.encode("utf-16-le"),
+    "utf-16-be": lambda text: text.encode("utf-16-be"),
+    "utf-32": lambda text: text.encode("utf-32"),
+    "utf-32-be": lambda text: text.encode("utf-32-be"),
+    "data of a Secret": _in_secret,
+    "source of a notebook": partial(_in_cell, out=False),
+    "output of a notebook": partial(_in_cell, out=True),
+    "quoted-printable": lambda text: "".join(f"={ord(sign):02X}" for sign in text).encode(),
+    "pickle": lambda text: pickle.dumps({"settings": [text]}),
+    "pickled bytes": lambda text: pickle.dumps({"settings": text.encode()}),
+    "tar.gz": _in_tar,
+    "HTML numbers": lambda text: "".join(f"&#{ord(sign)};" for sign in text).encode(),
+    "fromCharCode": lambda text: f"String.fromCharCode({','.join(str(ord(c)) for c in text)})".encode(),
+    "zlib in base64": lambda text: base64.b64encode(zlib.compress(text.encode())),
+    "plist": lambda text: plistlib.dumps({"settings": text}, fmt=plistlib.FMT_BINARY),
+    "C array": lambda text: ", ".join(f"0x{ord(sign):02x}" for sign in text).encode(),
+    "npz": lambda text: _npz(text),
+}
+
+
+def _npz(text: str) -> bytes:
+    file = io.BytesIO()
+    np.savez_compressed(file, settings=np.array([text]))
+    return file.getvalue()
+
+
+IN_FORMS = tuple(
+    Kind(f"in {name}", lambda label, form=form: form(f"api_token = {drawn(label, 40)}"))  # type: ignore[misc]
+    for name, form in FORMS.items()
+)
+BLIND = (*_templates("blind"), *IN_FORMS)
+BLIND_HARMLESS = tuple(filled(text, name) for name, text in _WRITTEN["harmless_blind"].items())
 WRITTEN_BEFORE, HELD_BACK = _templates("development"), _templates("held_back")
 ORDINARY: tuple[str, ...] = tuple(filled(text, name) for name, text in _WRITTEN["harmless"].items())
 
 
-def told(text: str) -> bool:
-    """Return whether the scan finds anything in a file with such a text in the middle."""
+def told(text: str | bytes) -> bool:
+    """Return whether the scan finds anything in a file with such a text in the middle, or in such a file."""
     around = "nothing to see on this line"
-    return bool(scan({"a": f"{around}\n{text}\n{around}\n".encode()}, (), []))
+    whole = text if isinstance(text, bytes) else f"{around}\n{text}\n{around}\n".encode()
+    return bool(scan({"a": whole}, (), []))

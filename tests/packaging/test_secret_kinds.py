@@ -6,6 +6,8 @@ import pytest
 
 from assay.stages.packing.secrets.search import scan
 from tests.packaging.secret_kinds import (
+    BLIND,
+    BLIND_HARMLESS,
     DRAWS,
     HARMLESS,
     HELD_BACK,
@@ -30,13 +32,13 @@ def test_nine_in_ten_kinds_are_told_whatever_was_drawn() -> None:
     assert len(missed) <= len(KINDS) / 10
 
 
-@pytest.mark.parametrize("kinds", [WRITTEN_BEFORE, HELD_BACK])
+@pytest.mark.parametrize("kinds", [WRITTEN_BEFORE, HELD_BACK, BLIND])
 def test_kinds_that_were_written_before_the_patterns_are_told(kinds: tuple[Kind, ...]) -> None:
     missed = [kind.name for kind in kinds if not told(kind.write(kind.name))]
-    assert len(kinds) > 130 and len(missed) <= len(kinds) * 0.13
+    assert len(kinds) > 110 and len(missed) <= len(kinds) * 0.13
 
 
-@pytest.mark.parametrize("text", (*HARMLESS, *ORDINARY))
+@pytest.mark.parametrize("text", (*HARMLESS, *ORDINARY, *BLIND_HARMLESS))
 def test_what_is_no_secret_is_left_alone(text: str) -> None:
     assert [(each.kind, each.begins) for each in scan({"a": text.encode()}, (), [])] == []
 

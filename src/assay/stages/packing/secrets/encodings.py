@@ -1,6 +1,6 @@
 """Other spellings of a text: base64 at any alignment and turned round, base32, base85, hex and its dumps,
-JSON, URL and HTML escapes, UTF-16, texts of a PNG, packed files, signs that look alike or are not seen,
-letters apart, what is cut in pieces, bytes as numbers.
+JSON, URL and HTML escapes, UTF-16 and 32, texts of a PNG, packed files, signs that look alike or are not
+seen, letters apart, what is cut in pieces, bytes as numbers.
 
 Two ways to the same end. A long value is found by undoing the encodings of what a file holds and looking
 there, which also finds tokens nobody knows of. A value too short to be told from chance that way is looked
@@ -57,8 +57,8 @@ _WRAPPED = re.compile(
     rb"(?<![A-Za-z0-9+/_-])(?:[A-Za-z0-9+/_-]{40,128}\r?\n[ \t]{0,8})+[A-Za-z0-9+/_-]{4,128}"
 )
 _WIDE = re.compile(
-    rb"(?:[\t\n\r -~]\0){4,}[ -~]?"
-)  # either byte order; that of the high bytes first begins a byte late
+    rb"(?:[\t\n\r -~]\0){4,}[ -~]?|(?:[\t\n\r -~]\0{3}){4,}[ -~]?"
+)  # UTF-16 and 32 in either byte order; that of the high bytes first begins late
 _STRINGS = re.compile(rb"[\t\n\r -~]{6,}")
 _JSON_ESCAPE = re.compile(rb"\\(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[0-3][0-7]{2}|.)", re.S)
 _JSON_PLAIN = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"b": b"\b", b"f": b"\f"}
@@ -291,7 +291,9 @@ def decodings(view: View, seen: set[tuple[str, bytes]], depth: int = 1) -> Itera
 
     body = view.body
     if b"\0" in body:
-        undo("UTF-16", all_of(_WIDE), _once(lambda text: text.replace(b"\0", b"")), texts_only=False)
+        undo(
+            "UTF-16 or UTF-32", all_of(_WIDE), _once(lambda text: text.replace(b"\0", b"")), texts_only=False
+        )
         # Encoded text is printable; weights and pixels, of which there may be gigabytes, are not.
         view = _view(
             view, "", _STRINGS.findall(body), lambda text: iter((text + b"\0",)), texts_only=False

@@ -62,7 +62,11 @@ def secret_name(name: str) -> bool:
 def _is_value(match: re.Match[bytes]) -> bool:
     """Return whether what stands behind `password=` or `token:` is a value and not code, prose or a gap to
     fill."""
-    value, name, quoted = match["secret"], match["name"], match["quote"] or match["entry"]
+    value, name, quoted = (
+        match["secret"],
+        match["name"],
+        match["quote"] or match["entry"] or match["declared"],
+    )
     if (
         is_gap(value)
         or is_example(value)
@@ -71,6 +75,8 @@ def _is_value(match: re.Match[bytes]) -> bool:
     ):
         return False
     if re.match(rb"(?i)(?:sha\d|md5|blake)", value):
+        return False
+    if _SAID_TO_BE_PUBLIC.search(match.string, max(0, match.start() - 40), match.end("name")):
         return False
     if not _says_secret(match):  # a key by itself is that of a row or a map
         return is_drawn(value) or _is_drawn_small(value)
@@ -108,7 +114,14 @@ def _says_secret(match: re.Match[bytes]) -> bool:
 
 
 def _is_name(value: bytes) -> bool:
-    return _NAME.fullmatch(value) is not None and len(re.findall(rb"\d", value)) < 5
+    """Return whether a value could be the name of a variable: few digits, in words.
+
+    >>> _is_name(b"Qwen3OmniMoeCode2"), _is_name(b"ktP6jF6Uj9ovtajk")
+    (True, False)
+    """
+    words, digits = (len(re.findall(each, value)) for each in (rb"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", rb"\d"))
+    whole = len(value) >= 2 * words or not value.isalnum()
+    return _NAME.fullmatch(value) is not None and digits < 5 and whole
 
 
 _TURN = re.compile(rb"[A-Za-z](?=\d)|\d(?=[A-Za-z])")
@@ -171,6 +184,11 @@ def _is_said(match: re.Match[bytes]) -> bool:
     told = (match["verb"] or match["quote"]) is not None or len(_kinds(value)) == 4
     named = name.startswith((b"pass", b"ident", b"secures")) and told
     return named and re.search(rb"[A-Z].*[a-z]|[a-z].*[A-Z]|[^\w.:/-]", value) is not None
+
+
+def _is_signed(value: bytes) -> bool:
+    """Return whether a word has a sign that names of algorithms and versions have not."""
+    return re.search(rb"[^\w.:/,()-]", value) is not None or is_drawn(value)
 
 
 def _is_login(value: bytes) -> bool:
@@ -268,12 +286,17 @@ _BEFORE_NAME = re.compile(rb"[\w.\-]{0,40}$")
 _STEMS = (b"pass", b"secret", b"token", b"key", b"auth", b"cred", b"session")  # most texts lack most of them
 # What may stand between a name and its value, also inside a JSON string: quotes, their backslashes, colon or
 # equals sign; a line's end and the start of a block; the end of a tag; the value of an entry that the name is
-# the name of; the comma before a call's next argument.
+# the name of, or the default of a variable that is declared so; the comma before a call's next argument. An
+# anchor or a tag of YAML may stand before a value.
 _TO_VALUE = (
-    r"(?:(?:\\{0,3}[\"'])?[ \t]{0,8}(?:=>|:=|[:=]|\xef\xbc\x9a)[ \t]{0,8}(?:[|>][+-]?\r?\n[ \t]{1,4"
+    r"(?:(?:\\{0,3}[\"'])?[ \t]{0,8}(?:=>|:=|[:=]|\xef\xbc\x9a)[ \t]{0,8}"
+    r"(?:[&!][\w.:/!-]{0,40}[ \t]{1,4}){0,2}(?:[|>][+-]?\r?\n[ \t]{1,4"
     r"0})?(?P<quote>\\{0,3}[\"'])?"
     r"|\\{0,3}[\"'][ \t]{0,4},?\s{0,40}(?:\\{0,3}[\"'])?value(?:\\{0,3}[\"'])?[ \t]{0,4}[:=][ \t]{0,"
     r"4}(?P<entry>\\{0,3}[\"'])"
+    r"|(?:\\{0,3}[\"'])?[ \t]{0,4}[,:{]{0,2}[ \t]{0,4}\r?\n[ \t]{0,40}"
+    r"(?:(?:type|description|sensitive|nullable|required)[ \t]{0,8}[:=][^\n]{0,160}\n[ \t]{0,40}){0,4}"
+    r"(?:value|default)[ \t]{0,8}[:=][ \t]{0,8}(?P<declared>\\{0,3}[\"'])?"
     r"|(?:</key>\s{0,40}<string)?>(?P<tag>)|[\"'],[ \t]{0,4}(?P<argument>[\"']))"
 )
 _GAP = r"(?:\s|\\[nrt]){1,16}"
@@ -284,6 +307,12 @@ _VALUE = (
     rf"(?:base64:)?(?P<secret>(?(quote)(?:[!#-&(-\[\]-~]|[\xc2-\xf4][\x80-\xbf]{{1,3}})|{_LETTER}){{6,512}})"
 )
 _VERB = r"(?P<verb>[ \t]{1,4}(?:is|was|ist|to|as|with|for|of|by):?)?(?:[ \t]{1,4}[a-z-]{1,10}:?)?"
+# Of a sentence in any of some languages: up to three words, then a verb or a colon.
+_WORDS = (
+    r"(?:[ \t]{1,4}(?:[a-z'-]|[\xc2-\xf4][\x80-\xbf]{1,3}){1,16}){0,3}"
+    r"(?:[ \t]{1,4}(?:is|was|ist|lautet|est|es|to|\xc3\xa8|\xc3\xa9|\xe2\x80\x94|-):?|[ \t]?:|\xef\xbc\x9a)"
+    r"[ \t]{0,4}"
+)
 _SOME = r"(?P<secret>[^\s\"'<>\\,;|&]{6,256})"
 _LONG = r"(?P<secret>[A-Za-z0-9+/_.~%=-]{16,4096})"
 
@@ -385,6 +414,20 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     _named(
         "password on a command line",
+        "echo printf",
+        r"(?:echo|printf)(?: -n)? [\"']?(?P<secret>[^\s\"'<>\\,;|&]{6,256})(?:\\n)?[\"']? \| ?(?:sudo )?"
+        r"(?:kinit|openssl|gpg|cryptsetup|passwd|chpasswd|smbpasswd|vault|gh secret|gcloud secrets"
+        r"|(?:podman|docker)(?: secret create| login)|kubectl create secret|mosquitto_passwd)\b",
+        _is_password,
+    ),
+    _named(
+        "password on a command line",
+        "password",  # as Apple's are made
+        r"password[ =][\"']?(?P<secret>[a-z]{4}(?:-[a-z]{4}){3})(?![\w-])",
+        _is_filled,
+    ),
+    _named(
+        "password on a command line",
         "htpasswd",
         rf"htpasswd -[A-Za-z]{{0,8}}b[A-Za-z]{{0,8}} \S{{1,200}} [\w.@-]{{1,64}} [\"']?{_SOME}",
         _is_filled,
@@ -415,6 +458,12 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     _named(
         "said to be a secret",
+        f"password passwort passe contrase {' '.join(_ELSEWHERE)}",
+        rf"(?i)(?:pass(?:word|wort|e)|contrase(?:\xc3\xb1|n)a|{'|'.join(_ELSEWHERE)}){_WORDS}[`\"']?{_SOME}",
+        lambda match: _is_password(match) and _is_chosen(match["secret"]) and _is_signed(match["secret"]),
+    ),
+    _named(
+        "said to be a secret",
         "credential login account user logon",
         r"(?i)(?<![\w/])(?:credentials?|login|logon|account|user(?:name)?)[ \t]?[:=][ \t]{0,4}[\w.@+"
         r"-]{2,64}[ \t]?[/|:,][ \t]?"
@@ -426,6 +475,15 @@ PATTERNS: tuple[Pattern, ...] = (
         "login( auth( auth=( authenticate( connect( credentials( basicauth(",
         r"(?i)\w{4,16}=?\((?:[^()\n]{0,120}[,=][ ]?)?[\"'](?P<secret>[^\"'\s]{6,256})[\"'][,)]",
         _is_password,
+    ),
+    _named(
+        "key in a call",
+        "init( set_api_key( setapikey( set_token( settoken( set_key( client(",
+        r"(?i)[\w.]{4,16}\([\"'](?P<secret>[A-Za-z0-9_-]{24,256})[\"'][,)]",
+        lambda match: (
+            _is_filled(match)
+            and (is_drawn(match["secret"]) or re.fullmatch(rb"[0-9a-f]{32,64}", match["secret"]) is not None)
+        ),
     ),
     _named(
         "address of a webhook",
@@ -607,7 +665,7 @@ _COLUMN = re.compile(
 )
 # A prefix that says so, and a number in hex.
 _SAYS_SO = re.compile(
-    rb"(?<![\w.+/%-])(?:pat|sdk|sk|rk|sq[apu]|tok|token|secret|key|apikey|api|auth)[_-]"
+    rb"(?<![\w.+/%-])(?:pat|sdk|sk|rk|sq[apu]|tok|token|secret|key|apikey|api|auth|[A-Z]{0,8}(?:API|KEY|TOKEN))[_-]"
     rb"(?:[a-z0-9]{1,8}[_-]){0,2}(?:[0-9a-f]{32,64}|[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})(?![\w+/=%-])"
 )
 # A name, a sign, and a long rest.
@@ -623,8 +681,13 @@ _IDS = re.compile(
     rb"job|model|ckpt"
     rb"|checkpoint|version|commit|etag|hash|digest|seed)[_.-])"
 )
-_SAID_TO_BE_A_DIGEST = re.compile(
-    rb"(?i)(?:digest|hash|sum|sha\d{1,3}|md5|integrity|fingerprint|etag|cid|commit|_id|\bid)\W{0,6}$"
+_SAID_TO_BE_PUBLIC = re.compile(
+    rb"(?i)(?:digest|hash|sum|sha\d{1,3}|md5|integrity|fingerprint|etag|cid|commit|_id|\bid"
+    rb"|site-?key|public_?key|publishable_?key)\W{0,6}$"
+)
+# Addresses that coins are sent to (BIP 173), and what names a program to Google.
+_PUBLIC = re.compile(
+    rb"(?:bc|tb|ltc|addr|cosmos|osmo)1[a-z0-9]{25,100}|\d{6,21}-[a-z0-9]{32}(?=\.apps\.googleusercontent\.com)"
 )
 _ONE_CASE = re.compile(rb"(?=(?:[A-Z]*\d){4})[A-Z0-9]{24,128}")
 
@@ -713,7 +776,9 @@ def drawn_words(text: bytes) -> Iterator[Hit]:
             continue
         if len(run[0]) > 64 and len(run[0]) % 4 == 0:  # base64 of a picture or a text may lack its signs
             continue
-        if not _SAID_TO_BE_A_DIGEST.search(before) and not _IDS.match(run[0]) and not is_example(run[0]):
+        if _SAID_TO_BE_PUBLIC.search(before) or _PUBLIC.match(text, run.start()):
+            continue
+        if not _IDS.match(run[0]) and not is_example(run[0]):
             yield Hit("long bare drawn at random", *run.span())
     for found in _SAYS_SO.finditer(text):
         if not is_example(found[0]):
