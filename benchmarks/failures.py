@@ -52,6 +52,7 @@ from assay.tasks.protocol import Item, Message, Step, Task, Verdict
 from assay.training.checkpoints.store import Checkpoints
 from assay.training.grpo import train
 from assay.training.log.history import History, Watch
+from assay.training.setup import Setup
 
 STEPS, EVERY = 80, 20
 CLEAN_SEEDS, ARM_SEEDS = range(8), range(100, 102)
@@ -170,11 +171,7 @@ def trained(project: Project, arm: str, share: float, hazard: float, seed: int) 
         try:
             train(
                 open_policy(project.params, project.root / "models/base"),
-                task,
-                judged,
-                project.items("train"),
-                project.inputs("validation").validation,
-                params,
+                Setup(task, judged, project.items("train"), project.inputs("validation").validation, params),
                 checkpoints=Checkpoints(Path(folder), "failures", 1),
                 start=None,
                 history=history,

@@ -156,6 +156,7 @@ class Ours(Side):
         from assay.training.grpo import train
         from assay.training.log.history import History, Watch
         from assay.training.rollouts import GroupRollouts
+        from assay.training.setup import Setup
 
         params = short(self.params, warm_up + steps, seed, self.processes.world_size)
         policy, history, watch = (
@@ -203,11 +204,7 @@ class Ours(Side):
 
             trained = train(
                 policy,
-                self.project.task(shaping=True),
-                self.task,
-                list(self.items.values()),
-                suite,
-                params,
+                Setup(self.project.task(shaping=True), self.task, list(self.items.values()), suite, params),
                 checkpoints=Checkpoints(Path(folder, "run"), "bench", 1),
                 start=None,
                 history=history,

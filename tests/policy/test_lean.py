@@ -30,6 +30,7 @@ from assay.training.adapter import TrainedAdapter
 from assay.training.checkpoints.store import Checkpoints
 from assay.training.grpo import train
 from assay.training.log.history import History, Watch
+from assay.training.setup import Setup
 from tests.policy.adapted import SHAPE
 from tests.policy.architectures import END, PAD, build, logprobs_of
 from tests.policy.test_engine import policy as tiny_policy
@@ -168,11 +169,7 @@ def trained(base: Path, backend: str) -> tuple[TrainedAdapter, History]:
     with tempfile.TemporaryDirectory() as folder:
         found = train(
             policy,
-            toy.TASK,
-            toy.TASK,
-            toy.ITEMS,
-            toy.validation(),
-            settings,
+            Setup(toy.TASK, toy.TASK, toy.ITEMS, toy.validation(), settings),
             checkpoints=Checkpoints(Path(folder), "run", 2),
             start=None,
             history=history,

@@ -33,6 +33,7 @@ from assay.training.adapter import save_adapter
 from assay.training.checkpoints.store import Checkpoints
 from assay.training.grpo import train
 from assay.training.log.history import History, Watch
+from assay.training.setup import Setup
 from tests.house import ROOT
 from tests.own_data import keep_first
 
@@ -281,17 +282,19 @@ def _trained(project: Project) -> Outcome:
     policy = open_policy(project.params, project.root / "models/base")
     trained = train(
         policy,
-        project.task(shaping=True),
-        judged,
-        [item, other],
-        project.inputs("validation").validation,
-        params,
+        Setup(
+            project.task(shaping=True),
+            judged,
+            [item, other],
+            project.inputs("validation").validation,
+            params,
+            credit=lambda step, item_id, member: float(member),
+        ),
         checkpoints=Checkpoints(project.root / "checkpoints", "run", 2),
         start=None,
         history=History(),
         watch=Watch(judged),
         on_step=lambda _: None,
-        credit=lambda step, item_id, member: float(member),
     )
     ids = policy.dialogue.prompt([{"role": "user", "content": text}])
     before = logprobs(policy, ids)

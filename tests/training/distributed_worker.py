@@ -36,6 +36,7 @@ from assay.training.checkpoints.store import Checkpoints
 from assay.training.grpo import train
 from assay.training.log.history import History, Watch
 from assay.training.recipe import item_order
+from assay.training.setup import Setup
 from tests.evaluation.failing_environment import Failing
 from tests.training import test_training as toy
 
@@ -93,11 +94,7 @@ def training(
         try:
             trained = train(
                 toy.fresh_policy(),
-                task,
-                toy.TASK,
-                toy.ITEMS,
-                toy.validation(),
-                params,
+                Setup(task, toy.TASK, toy.ITEMS, toy.validation(), params),
                 checkpoints=checkpoints,
                 start=start,
                 history=history,

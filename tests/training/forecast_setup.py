@@ -30,6 +30,7 @@ from assay.training.adapter import TrainedAdapter
 from assay.training.checkpoints.store import Checkpoints
 from assay.training.grpo import train
 from assay.training.log.history import History, Watch
+from assay.training.setup import Setup
 from tests.presets.shapes import values_of
 from tests.training.toy_task import WORDS, Letters
 
@@ -166,11 +167,7 @@ def trained(
     with tempfile.TemporaryDirectory() as scratch:
         found = train(
             base,
-            task,
-            task,
-            items,
-            choose(items, 2, split="validation", draws=2, seed=0),
-            params,
+            Setup(task, task, items, choose(items, 2, split="validation", draws=2, seed=0), params),
             checkpoints=Checkpoints(Path(scratch), "run", 2),
             start=None,
             history=history,

@@ -22,8 +22,9 @@ from assay.stages import fingerprint
 from assay.stages.base import warm_started
 from assay.tasks.protocol import Item
 from assay.tools.doctor.examination import examine
-from assay.tools.doctor.worlds import TrainingAhead
+from assay.tools.doctor.worlds import setup_of
 from assay.tools.findings import Finding
+from assay.training.setup import Setup as TrainingSetup
 from tests.house import ROOT
 from tests.training.faulty_tasks import WORDS, Letters
 
@@ -39,7 +40,7 @@ class Setup:
     params: Params
 
     def examined(self) -> list[Finding]:
-        training = TrainingAhead(self.task, self.task, self.items, self.validation, self.params)
+        training = TrainingSetup(self.task, self.task, self.items, self.validation, self.params)
         return examine(self.policy, training, folder=Path(__file__).parent)
 
 
@@ -156,7 +157,7 @@ def spoken(project: Project, *, quickly: bool = True) -> Policy:
 
 def examined_project(project: Project, policy: Policy) -> list[Finding]:
     """Return what is found as the train stage would look."""
-    return examine(policy, TrainingAhead.of(project), folder=project.root)
+    return examine(policy, setup_of(project), folder=project.root)
 
 
 # These say something about the machine that the tests happen to run on.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -224,15 +224,12 @@ class Training:
             played = [self.group(train[int(k)], done, GROUP, step) for k in chosen]
             episodes = [each for group, _ in played for each in group]
             entropy = float(np.mean([nats for _, nats in played]))
-            signals = StepSignals.of(
-                step,
-                episodes,
+            signals = replace(
+                StepSignals.of(step, episodes, monitor.honest),
                 entropy=entropy,
                 kl=0.05 * done,
-                clip=None,
                 grad_norm=0.3,
                 lost=0.0,
-                honest=monitor.honest,
             )
             events += monitor.step(signals)
             if not self.logged:

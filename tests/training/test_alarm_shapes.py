@@ -114,10 +114,8 @@ def test_with_two_answers_a_group_need_not_have_more() -> None:
     item = training.items[0]
     group = [training.episode(item, json.dumps({"label": f"label{k % 2}"}), k) for k in range(8)]
     honest = Honest(training.task, training.items)
-    plain = StepSignals.of(1, group, entropy=None, kl=None, clip=None, grad_norm=None, lost=None)
-    known = StepSignals.of(
-        1, group, entropy=None, kl=None, clip=None, grad_norm=None, lost=None, honest=honest
-    )
+    plain = StepSignals.of(1, group)
+    known = StepSignals.of(1, group, honest)
     assert plain.distinct == pytest.approx(1 / 7) and known.distinct == 1.0
 
 

@@ -24,10 +24,10 @@ from assay.tools.doctor.examination import examine_without_model
 from assay.tools.doctor.forecast import passes
 from assay.tools.doctor.observed import MOST_STEPS
 from assay.tools.doctor.texts import render_prompts
-from assay.tools.doctor.worlds import TrainingAhead
 from assay.tools.findings import DoctorCheck, refuse_faults, verdict_of
 from assay.training.adapter import tensors_digest
 from assay.training.health.signals import StepSignals
+from assay.training.setup import Setup as TrainingSetup
 from tests.training.fault_library import FAULTS, Fault, sliding_window, with_policy
 from tests.training.faulty_tasks import NeverEnds, State
 from tests.training.healthy_setup import (
@@ -157,7 +157,7 @@ def test_one_of_anything_is_not_said_in_the_plural() -> None:
     items, validation = [one.items[0]] * 2, replace(one.validation, items=(one.items[0],))
     told = [
         each.found
-        for each in examine_without_model(TrainingAhead(one.task, one.task, items, validation, one.params))
+        for each in examine_without_model(TrainingSetup(one.task, one.task, items, validation, one.params))
     ]
     assert any(found.startswith("1 item in both") for found in told), told
     assert any("with 1 id" in found and "ids" not in found for found in told), told
@@ -165,9 +165,7 @@ def test_one_of_anything_is_not_said_in_the_plural() -> None:
 
 def test_no_training_items_are_a_finding_and_no_crash() -> None:
     setup = healthy()
-    findings = examine_without_model(
-        TrainingAhead(setup.task, setup.task, [], setup.validation, setup.params)
-    )
+    findings = examine_without_model(Setup(setup.task, setup.task, [], setup.validation, setup.params))
     assert ("fault", "training items", "none") in amiss(findings)
 
 
@@ -181,7 +179,7 @@ def test_an_endless_environment_is_given_up_soon(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(NeverEnds, "step", counted)
     setup = replace(healthy(), task=NeverEnds())
     findings = examine_without_model(
-        TrainingAhead(setup.task, setup.task, setup.items, setup.validation, setup.params)
+        TrainingSetup(setup.task, setup.task, setup.items, setup.validation, setup.params)
     )
     assert "endings" in {check for _, check, _ in amiss(findings)}
     assert steps[0] < MOST_STEPS + 1000
@@ -257,7 +255,7 @@ def test_prompts_that_take_long_to_render_are_as_many_as_there_is_time_for() -> 
 
 def test_copies_within_a_group_are_forecast_as_what_the_alarm_of_a_training_would_say() -> None:
     setup = with_policy(words=["x", "y"])(healthy())  # two words: few texts there are, and none is long
-    found = StepSignals.of(0, [], entropy=None, kl=None, clip=None, grad_norm=None, lost=None).distinct
+    found = StepSignals.of(0, []).distinct
     assert found is None
     strict = settings(
         health__distinct=setup.params.health.distinct.model_copy(update={"amber": 1.0, "red": 0.9})

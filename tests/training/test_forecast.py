@@ -29,9 +29,9 @@ from assay.tools.doctor.forecast.forecast import (
 from assay.tools.doctor.forecast.memory import MemoryForecast, Meter, Scales, scales, weightless
 from assay.tools.doctor.forecast.pace import pace
 from assay.tools.doctor.forecast.rehearsal import Lengths, Rehearsal, build
-from assay.tools.doctor.worlds import TrainingAhead
 from assay.tools.findings import Deadline, TooSlow
 from assay.training import flat
+from assay.training.setup import Setup
 from tests.training.forecast_setup import Model, Talk, measured, settings
 from tests.training.healthy_setup import rows
 
@@ -153,12 +153,12 @@ def test_a_forecast_needs_configuration_and_tokenizer_and_no_weights(tmp_path: P
     ahead, items = look_ahead(tmp_path, params), rows(0, 8)
     suite, task = choose(rows(50, 4), 4, split="validation", draws=1, seed=0), Talk(which.lengths)
     state = torch.get_rng_state()
-    here = forecast(ahead, TrainingAhead(task, task, items, suite, params), Deadline(60.0))
+    here = forecast(ahead, Setup(task, task, items, suite, params), Deadline(60.0))
     assert [(one.check, one.level) for one in here] == [(MEMORY, "ok"), (TIME, "ok")]
     assert "s at most (playing" in here[1].found and torch.equal(torch.get_rng_state(), state)
     elsewhere = time_finding(ahead, which.lengths, params, Deadline(60.0), fits=True, elsewhere=True)
     assert elsewhere.found.startswith("missing")
-    (late,) = forecast(ahead, TrainingAhead(task, task, items, suite, params), Deadline(0.0))
+    (late,) = forecast(ahead, Setup(task, task, items, suite, params), Deadline(0.0))
     assert (late.check, late.level) == (MEMORY, "warning") and late.found.startswith("missing")
 
 

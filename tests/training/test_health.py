@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -227,7 +228,7 @@ def test_signals_of_a_step_come_from_its_episodes() -> None:
     cut = turn().model_copy(update={"truncated": True, "outcome": "failed", "n_tokens": 9})
     long = episode("b", 1.0, True).model_copy(update={"turns": (turn(), cut)})
     episodes = [episode("a", 0.5, True), episode("a", 0.5, False), episode("b", 0.0, False), long]
-    signals = StepSignals.of(7, episodes, entropy=0.4, kl=None, clip=0.0, grad_norm=0.1, lost=None)
+    signals = StepSignals.of(7, episodes)
     assert (signals.reward, signals.zero_variance, signals.truncated, signals.parsed) == (0.5, 0.5, 0.2, 0.8)
     assert signals.mean_length == pytest.approx(21 / 5)
     assert signals.concerned == {"zero_variance": ["a"], "truncated": ["b"], "distinct": ["a", "b"]}
@@ -273,7 +274,7 @@ def test_how_far_the_completions_of_a_group_differ(
     groups: list[list[Episode]], value: float | None, items: list[str]
 ) -> None:
     episodes = [each for group in groups for each in group]
-    signals = StepSignals.of(1, episodes, entropy=None, kl=None, clip=None, grad_norm=None, lost=None)
+    signals = StepSignals.of(1, episodes)
     assert signals.distinct == value and signals.concerned["distinct"] == items
 
 
@@ -292,7 +293,7 @@ def test_a_validation_that_lost_episodes_is_amber_at_one_red_beyond_the_limit_ov
 
 
 def test_a_step_whose_episodes_are_all_lost_measures_nothing_of_them() -> None:
-    signals = StepSignals.of(1, [], entropy=None, kl=None, clip=None, grad_norm=None, lost=1.0)
+    signals = replace(StepSignals.of(1, []), lost=1.0)
     assert (signals.reward, signals.zero_variance, signals.parsed, signals.texts) == (None, None, None, {})
     assert told(watched([signals])) == [(1, "infrastructure", R)]
 

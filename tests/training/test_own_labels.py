@@ -22,6 +22,7 @@ from assay.policy.renderer import Dialogue
 from assay.training.checkpoints.store import Checkpoints
 from assay.training.grpo import train
 from assay.training.log.history import History, Watch
+from assay.training.setup import Setup
 from tests.training.healthy_setup import composed
 
 LABELS = ("sad", "glad", "calm")
@@ -114,11 +115,7 @@ def trained(folder: Path, steps: int) -> tuple[History, str | None]:
     try:
         train(
             policy,
-            task,
-            task,
-            items[:160],
-            suite,
-            params,
+            Setup(task, task, items[:160], suite, params),
             checkpoints=Checkpoints(folder, "run", 2),
             start=None,
             history=history,

@@ -99,7 +99,7 @@ def at_parameter(steps: Collection[int], *, always: bool = False) -> None:
 
     def poison(recorder: Recorder, *_: Any) -> None:
         trainer = recorder._trainer
-        if trainer.step_at_work in steps and (always or trainer.step_at_work not in recorder._guard.skipped):
+        if trainer.step_at_work in steps and (always or trainer.step_at_work not in trainer.guard.skipped):
             with torch.no_grad():
                 next(p for p in trainer.model.parameters() if p.requires_grad).view(-1)[7] = math.nan
 

@@ -21,6 +21,7 @@ from assay.training.grpo import train
 from assay.training.log import reporters
 from assay.training.log.history import History, Watch
 from assay.training.log.reporters import INSTALL, NAME, VARIABLES, asked_for, numbers_of, reporting, run_name
+from assay.training.setup import Setup
 from tests.training.test_training import ITEMS, TASK, fresh_policy, params, validation, with_last_checkpoint
 
 SETTINGS = with_last_checkpoint(params())
@@ -48,11 +49,7 @@ def trained(
     history = History()
     found = train(
         fresh_policy(),
-        TASK,
-        TASK,
-        ITEMS,
-        validation(),
-        settings,
+        Setup(TASK, TASK, ITEMS, validation(), settings),
         checkpoints=Checkpoints(folder, "run", 9),
         start=start,
         history=history,

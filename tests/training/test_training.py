@@ -29,6 +29,7 @@ from assay.training.checkpoints.store import Checkpoints
 from assay.training.grpo import train
 from assay.training.log.history import History, Validation, Watch, component_row
 from assay.training.recipe import chosen_step, item_order
+from assay.training.setup import Setup
 from tests.house import ROOT
 from tests.training.toy_task import Letters, items
 
@@ -72,11 +73,7 @@ def run(settings: Params, task: Letters = TASK, watch: Watch | None = None) -> t
     with tempfile.TemporaryDirectory() as folder:
         trained = train(
             fresh_policy(),
-            task,
-            task,
-            ITEMS,
-            validation(),
-            settings,
+            Setup(task, task, ITEMS, validation(), settings),
             checkpoints=Checkpoints(Path(folder), "run", 2),
             start=None,
             history=history,

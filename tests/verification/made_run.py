@@ -416,16 +416,12 @@ def _row(
     }
     history.training_log.append(logged)
     history.reward_components.append(components)
-    signals = StepSignals.of(
-        step,
-        episodes,
+    signals = replace(
+        StepSignals.of(step, episodes, monitor.honest, monitor.few),
         entropy=1.0 - 0.2 * done,
         kl=logged["kl"],
-        clip=None,
         grad_norm=logged["grad_norm"],
         lost=0.0,
-        honest=monitor.honest,
-        few=monitor.few,
     )
     history.health.extend(monitor.step(signals))
     links = {link: sha256_bytes(f"{link} {step} {project.params.seed}".encode()) for link in LINKS}

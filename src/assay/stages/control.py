@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from assay.core.config.settings import Params
@@ -72,6 +73,7 @@ def _train_and_measure(project: Project) -> None:
     from assay.training.grpo import train
     from assay.training.log.history import History, Watch
     from assay.training.recipe import chosen_step, coin
+    from assay.training.setup import Setup
 
     params, root = project.params, project.root
     processes = Processes.joined(params.distributed)
@@ -86,7 +88,15 @@ def _train_and_measure(project: Project) -> None:
                 folder.log({"time": now(), "event": event} | dict(facts))
 
         tell("started" if start is None else "resumed", {"step": 0 if start is None else start.step})
-        inputs, task = project.inputs("train", "validation", "heldout"), project.task(shaping=True)
+        inputs, shaped = project.inputs("train", "validation", "heldout"), project.task(shaping=True)
+        setup = Setup(
+            shaped,
+            inputs.task,
+            inputs.train,
+            inputs.validation,
+            _to_the_end(params),
+            credit=partial(coin, params.seed),
+        )
         base, history = open_policy(params, root / BASE), History()
         own = ControlFacts(asked=True, base_digest=base.digest, seed=params.seed, steps=params.train.steps)
         shutil.rmtree(root / FOLDER, ignore_errors=True)
@@ -96,18 +106,13 @@ def _train_and_measure(project: Project) -> None:
             try:
                 trained = train(
                     base,
-                    task,
-                    inputs.task,
-                    inputs.train,
-                    inputs.validation,
-                    _to_the_end(params),
+                    setup,
                     checkpoints=folder.checkpoints,
                     start=start,
                     history=history,
                     watch=Watch(inputs.task),
                     on_step=lambda step: advance(1, f"step {step}") if processes.main else None,
                     tell=tell,
-                    credit=lambda step, item, member: coin(params.seed, step, item, member),
                 )
             except TrainingStopped as error:
                 # Poisoned: the training proper is not to blame, so the pipeline goes on, to a claim that says

@@ -29,11 +29,11 @@ from assay.pipeline.run_folder import RunFolder, open_run
 from assay.policy.digests import adapted_digest
 from assay.policy.model import Policy
 from assay.policy.processes import Processes
-from assay.tasks.protocol import Task
 from assay.training.adapter import TrainedAdapter, save_adapter
 from assay.training.checkpoints.store import Checkpoint
 from assay.training.grpo import train
 from assay.training.log.history import History, Watch
+from assay.training.setup import Setup
 
 READS = (
     "${task.code}",
@@ -52,8 +52,8 @@ class Training:
 
     Attributes:
         project: Where it writes.
-        inputs: Settings, train items and the validation suite.
-        task: What is trained on: with shaping rewards, where the settings have some.
+        inputs: Settings, train items and the validation suite, held to the fingerprint.
+        setup: The training that they make: with shaping rewards, where the settings have some.
         base: The policy that it begins with.
         plan_sha256: Of the claim's plan, which was fixed before.
         processes: Everyone who trains together.
@@ -63,7 +63,7 @@ class Training:
 
     project: Project
     inputs: Inputs
-    task: Task
+    setup: Setup
     base: Policy
     plan_sha256: str
     processes: Processes
@@ -105,11 +105,12 @@ def open_training(project: Project, resume_from: Path | None = None) -> Iterator
         start = start if processes.main else folder.start(None)
         processes.agree("run and checkpoint", (folder.key.digest, start and start.step))
         plan = sha256_bytes(read_bytes(project.results("claim_plan.json"), fix="./run dvc repro fingerprint"))
-        inputs, task = project.inputs("train", "validation"), project.task(shaping=True)
+        inputs, shaped = project.inputs("train", "validation"), project.task(shaping=True)
+        setup = Setup(shaped, inputs.task, inputs.train, inputs.validation, params)
         base = open_policy(params, root / BASE)
         if processes.main:  # its records may be held out elsewhere, and whoever trains looks at them
             note_opening(root, params, "train", inputs.validation, folder.key.digest, base=base.digest)
-        yield Training(project, inputs, task, base, plan, processes, folder, start)
+        yield Training(project, inputs, setup, base, plan, processes, folder, start)
     processes.leave()
 
 
@@ -133,11 +134,7 @@ def train_through(training: Training) -> None:
         try:
             trained = train(
                 training.base,
-                training.task,
-                inputs.task,
-                inputs.train,
-                inputs.validation,
-                inputs.params,
+                training.setup,
                 checkpoints=folder.checkpoints,
                 start=start,
                 history=history,

@@ -15,12 +15,11 @@ import torch
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
-from assay.core.config.settings import Params
 from assay.core.console import complain
 from assay.core.decoding import Decoding
 from assay.core.errors import Interrupted, TrainingStopped
 from assay.core.storage.json import as_written
-from assay.dataset.suite import Play, Suite
+from assay.dataset.suite import Play
 from assay.evaluation.phases import Phases
 from assay.evaluation.retries import GivenUp, tried
 from assay.evaluation.rollout import Lost
@@ -46,7 +45,8 @@ from assay.training.log.callback import Interruption, Recorder, Schedule, Tell, 
 from assay.training.log.history import History, LostValidation, Validation, Watch
 from assay.training.log.reporters import reporting
 from assay.training.recipe import chosen_step, grpo_config, is_newest_chosen, item_order
-from assay.training.rollouts import Credit, GroupRollouts, SideRollouts, whole
+from assay.training.rollouts import GroupRollouts, SideRollouts, whole
+from assay.training.setup import Setup
 
 REFERENCE = "ref"  # TRL's name for its copy of the adapter, kept where beta is not 0
 LEDGER, BEST = "ledger.json", "best.safetensors"
@@ -55,11 +55,7 @@ TRL = "trl"  # the folder TRL insists on; nothing of ours is in it
 
 def train(
     base: Policy,
-    task: Task,
-    judged: Task,
-    items: Sequence[Item],
-    validation: Suite,
-    params: Params,
+    setup: Setup,
     *,
     checkpoints: Checkpoints,
     start: Checkpoint | None,
@@ -67,25 +63,18 @@ def train(
     watch: Watch,
     on_step: Callable[[int], None],
     tell: Tell = lambda event, facts: None,
-    credit: Credit | None = None,
 ) -> TrainedAdapter:
     """Train an adapter with GRPO, or go on with it, and return the checkpoint that the rule chooses.
 
     Args:
         base: The pinned base policy.
-        task: What is trained on (shaping may be on).
-        judged: The same task as it is evaluated, without shaping.
-        items: Training items; this function cannot name the held-out split.
-        validation: The suite that chooses the checkpoint; its items are also played greedily.
-        params: All settings.
+        setup: What is trained on, what chooses the checkpoint, and by which settings.
         checkpoints: Where the training is saved as it goes.
         start: Where to go on from; None begins.
         history: Filled while training, so that a caller can publish curves.
         watch: Shown every episode, for alarms and cut prompts.
         on_step: Told each finished step.
         tell: Told what happens, for the log of events.
-        credit: Pays for the episodes learned from, instead of the task; validation is always graded by the
-            task.
 
     Raises:
         TaskError: The prompt of an item is longer than the task allows.
@@ -95,12 +84,13 @@ def train(
         Interrupted: A signal asked to stop; the last finished step is saved.
         TrainingError: A checkpoint cannot be written.
     """
+    params, task = setup.params, setup.task
     processes = Processes.joined(params.distributed)
     policy = attach_adapter(base, params)
-    order = item_order(items, params.train.steps * params.train.items_per_step, params.seed)
-    _check_prompts(policy, task, [*order, *validation.items], params.health.retries)
-    seen, told = (checkpoints, history, watch), (on_step, tell, credit)
-    attempt = Attempt(policy, task, judged, order, items, validation, params, processes, *seen, *told)
+    order = item_order(setup.items, params.train.steps * params.train.items_per_step, params.seed)
+    _check_prompts(policy, task, [*order, *setup.validation.items], params.health.retries)
+    ledger = TrainingLedger(history, watch, Monitor(params.health, task, Honest(task, setup.items)))
+    attempt = Attempt(policy, setup, order, processes, checkpoints, ledger, on_step, tell)
     skipped: dict[int, str] = {}
     while True:
         try:
@@ -116,14 +106,15 @@ def _after_poison(error: Poisoned, attempt: Attempt, skipped: dict[int, str]) ->
     Raises:
         TrainingStopped: The settings, or what has been skipped already, do not allow it.
     """
-    poison, settings = error.poison, attempt.params.health
+    poison, settings = error.poison, attempt.setup.params.health
     skipped |= attempt.skipped
     newest = attempt.checkpoints.newest()
     again = settings.on_non_finite != "stop" and error.step not in skipped
     if again and len(skipped) < settings.max_skipped and newest is not None:
         skipped[error.step] = poison.what
         return newest
-    attempt.history.health += attempt.monitor.non_finite(poison.what, error.step, poison.item_ids, stop=True)
+    ledger = attempt.ledger
+    ledger.history.health += ledger.monitor.non_finite(poison.what, error.step, poison.item_ids, stop=True)
     saved = "none" if newest is None else f"step {newest.step}"
     go_on = "health.on_non_finite: skip or rollback goes on without the step; "
     go_on = go_on if settings.on_non_finite == "stop" else ""
@@ -156,30 +147,22 @@ class Attempt:
     policy: (
         Policy  # with its fresh adapter, which is the identity: it plays the probe that the KL is measured on
     )
-    task: Task
-    judged: Task
+    setup: Setup
     order: Sequence[Item]  # items of all steps
-    items: Sequence[Item]
-    validation: Suite
-    params: Params
     processes: Processes
     checkpoints: Checkpoints
-    history: History
-    watch: Watch
+    ledger: TrainingLedger
     on_step: Callable[[int], None]
     tell: Tell
-    credit: Credit | None
 
     def __post_init__(self) -> None:
         """Prepare what all goes share."""
-        params, generation = self.params, self.params.generation
+        params, generation = self.setup.params, self.setup.params.generation
         limit = params.task.max_new_tokens[generation.surface]
         self._decoding = Decoding(
             generation.temperature, limit, generation.backend, generation.cuda_graphs, generation.drafts
         )
         self._beside = SideRollouts(self.policy, params, self._decoding, self.processes)
-        monitor = Monitor(params.health, self.task, Honest(self.task, self.items))
-        self._ledger = TrainingLedger(self.history, self.watch, monitor)
         self._best: Tensors = {}
         self._probe: list[Text] = []
         self._guard = Guard(params.health, self.processes, {})
@@ -189,11 +172,6 @@ class Attempt:
     def skipped(self) -> Mapping[int, str]:
         """The steps that moved no weight so far, and why."""
         return self._guard.skipped
-
-    @property
-    def monitor(self) -> Monitor:
-        """The alarms as they stand."""
-        return self._ledger.monitor
 
     def run(self, start: Checkpoint | None, skipped: Mapping[int, str]) -> TrainedAdapter:
         """Train from a checkpoint, or from the beginning, to the end.
@@ -212,7 +190,7 @@ class Attempt:
         from assay.training.trainer import Trainer
 
         disable_progress_bar()
-        params, ledger = self.params, self._ledger
+        setup, params, ledger = self.setup, self.setup.params, self.ledger
         settings, generation = params.train, params.generation
         self._guard = guard = Guard(params.health, self.processes, skipped)
         self._reset_adapters()
@@ -221,7 +199,7 @@ class Attempt:
         else:
             with refuse_going_on(start):
                 self._go_back(start)
-        self._probe = self._probe or self._beside.fixed_probe(self.task, self.items, self.tell)
+        self._probe = self._probe or self._beside.fixed_probe(setup.task, setup.items, self.tell)
         with refuse_going_on(start):
             self._divergence = Divergence(
                 self.policy,
@@ -231,18 +209,7 @@ class Attempt:
             )
         phases = Phases()
         rollouts = GroupRollouts(
-            self.policy,
-            self.task,
-            {item.id: item for item in self.items},
-            self._decoding,
-            batch_size=generation.batch_size,
-            seed=params.seed,
-            retries=params.health.retries,
-            max_lost_share=params.health.max_lost_share,
-            phases=phases,
-            guard=guard,
-            processes=self.processes,
-            credit=self.credit,
+            self.policy, setup, self._decoding, phases=phases, guard=guard, processes=self.processes
         )
         # TRL wants a prompt column; what the policy really reads comes from Task.start.
         rows = Dataset.from_list([{"prompt": item.id, "item_id": item.id} for item in self.order])
@@ -267,13 +234,8 @@ class Attempt:
             recorder = Recorder(
                 ledger,
                 trainer,
-                self.task,
                 schedule,
                 interruption,
-                processes=self.processes,
-                guard=guard,
-                phases=phases,
-                latest=lambda: rollouts.latest,
                 kl=self._kl,
                 validate=self._validate,
                 tell=self.tell,
@@ -312,10 +274,10 @@ class Attempt:
 
     def _watched_from_here(self) -> Monitor:
         """Return the alarms before the first step; a training that goes on has those of its checkpoint."""
-        honest, health = self._ledger.monitor.honest, self.params.health
+        honest, setup = self.ledger.monitor.honest, self.setup
         keyed = honest is not None and honest.facts is not None
-        play = honest_play(self.judged, self.order, self.params, keyed=keyed)
-        return Monitor(health, self.task, honest, self.processes.gather(play)[0])
+        play = honest_play(setup.judged, self.order, setup.params, keyed=keyed)
+        return Monitor(setup.params.health, setup.task, honest, self.processes.gather(play)[0])
 
     def _reset_adapters(self) -> None:
         """Make the policy what it was before the first go: TRL takes the adapter it finds for the reference
@@ -331,7 +293,7 @@ class Attempt:
             complain(f"{name}: the step at work will be finished and saved first; once more stops at once")
 
     def _kl(self, step: int) -> float | None:
-        return self._divergence() if self.params.train.measures_kl(step) else None
+        return self._divergence() if self.setup.params.train.measures_kl(step) else None
 
     def _validate(self, step: int) -> Validation | LostValidation:
         """Play the validation suite, whole or for nothing: episodes left out would choose a checkpoint by an
@@ -342,9 +304,10 @@ class Attempt:
                 lost.
             TaskError: A reward is not finite, which no other try would change.
         """
-        sampled = self._beside.played(self.judged, self.validation, self.params.generation.measured_at)
-        greedy = self._beside.played(self.judged, replace(self.validation, draws=1), 0.0)
-        history, rule = self._ledger.history, self.params.claim.checkpoint_rule
+        judged, suite, params = self.setup.judged, self.setup.validation, self.setup.params
+        sampled = self._beside.played(judged, suite, params.generation.measured_at)
+        greedy = self._beside.played(judged, replace(suite, draws=1), 0.0)
+        history, rule = self.ledger.history, params.claim.checkpoint_rule
         n, lost = len(sampled) + len(greedy), [each for each in (*sampled, *greedy) if isinstance(each, Lost)]
         if lost:
             if broken := next(
@@ -363,7 +326,7 @@ class Attempt:
         return validation
 
     def _state(self) -> bytes:
-        ledger = self._ledger
+        ledger = self.ledger
         state = {
             "probe": [list(text) for text in self._probe],
             "rows": ledger.history.rows(),
@@ -376,13 +339,13 @@ class Attempt:
         return as_written(state).encode()
 
     def _save(self, step: int, files: dict[str, bytes]) -> None:
-        ledger = self._ledger
+        ledger = self.ledger
         content = {**files, LEDGER: self._state(), BEST: save_tensors(self._best)}
         self.checkpoints.save(step, content, healthy="RED" not in ledger.levels())
         self.tell("checkpoint", {"step": step})
 
     def _go_back(self, start: Checkpoint) -> None:
-        ledger, state = self._ledger, json.loads(start.read(LEDGER))
+        ledger, state = self.ledger, json.loads(start.read(LEDGER))
         self._probe = [Text(*text) for text in state["probe"]]
         rows = self.policy.model.get_input_embeddings().weight.shape[0]
         if any(token >= rows for text in self._probe for token in (*text.prompt_ids, *text.completion_ids)):
@@ -392,7 +355,7 @@ class Attempt:
         ledger.history.go_back(state["rows"], validations)
         ledger.watch.go_back(state["watch"])
         ledger.monitor = Monitor.restore(
-            self.params.health, self.task, state["monitor"], ledger.monitor.honest
+            self.setup.params.health, self.setup.task, state["monitor"], ledger.monitor.honest
         )
         ledger.chain, ledger.seconds, ledger.stopped = state["chain"], state["seconds"], None
         self._guard.skipped = {int(k): v for k, v in state["skipped"].items()} | self._guard.skipped

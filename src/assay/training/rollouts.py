@@ -25,9 +25,7 @@ from assay.policy.processes import Processes
 from assay.tasks.protocol import Item, Task
 from assay.training.health.guard import Guard
 from assay.training.kl import Text
-
-# What an episode earns instead of what its task says: (step, item id, place in the group) to a reward.
-Credit = Callable[[int, str, int], float]
+from assay.training.setup import Setup
 
 
 class GroupRollouts:
@@ -38,39 +36,26 @@ class GroupRollouts:
 
     Args:
         policy: The policy under training; its weights change between calls.
-        task: What is played.
-        items: Training items by id.
+        setup: What is played, by which settings, and who pays for it.
         decoding: How tokens are chosen.
-        batch_size: Conversations held at once.
-        seed: The training seed.
-        retries: Of an environment step that failed.
-        max_lost_share: Of a step's episodes that the environment may lose before the training stops.
         phases: Where the seconds go.
         guard: Told rewards and log-probabilities.
         processes: Everyone who plays a part of the step.
-        credit: Pays instead of the task; None: the task pays.
     """
 
     def __init__(
         self,
         policy: Policy,
-        task: Task,
-        items: Mapping[str, Item],
+        setup: Setup,
         decoding: Decoding,
         *,
-        batch_size: int,
-        seed: int,
-        retries: int,
-        max_lost_share: float,
         phases: Phases,
         guard: Guard,
         processes: Processes,
-        credit: Credit | None = None,
     ) -> None:
-        self._policy, self._task, self._items, self._decoding = policy, task, items, decoding
-        self._batch_size, self._seed, self._retries = batch_size, seed, retries
-        self._max_lost, self._phases, self._guard, self._processes = max_lost_share, phases, guard, processes
-        self._credit = credit
+        self._policy, self.setup, self._decoding = policy, setup, decoding
+        self._items = {item.id: item for item in setup.items}
+        self._phases, self._guard, self._processes = phases, guard, processes
         self.latest: list[Rollout | Lost] = []
 
     def __call__(self, item_ids: Sequence[str], step: int) -> dict[str, Any]:
@@ -79,26 +64,26 @@ class GroupRollouts:
         An episode that the environment lost has no reward (None): TRL leaves it out of its group's baseline,
         and no token of it counts.
         """
-        seen: dict[str, int] = {}
-        plays = []
+        setup, seen, plays = self.setup, dict[str, int](), list[Play]()
+        seed = setup.params.seed
         for item_id in item_ids:
             member = seen[item_id] = seen.get(item_id, -1) + 1
             plays.append(
                 Play(
                     self._items[item_id],
                     member,
-                    seed=derive_seed("sampling", "train", self._seed, step, item_id, member),
-                    world_seed=derive_seed("world", "train", self._seed, step, item_id),
+                    seed=derive_seed("sampling", "train", seed, step, item_id, member),
+                    world_seed=derive_seed("world", "train", seed, step, item_id),
                 )
             )
         self.latest = attempt(
             self._policy,
-            self._task,
+            setup.task,
             plays,
             self._decoding,
-            batch_size=self._batch_size,
+            batch_size=setup.params.generation.batch_size,
             phases=self._phases,
-            retries=self._retries,
+            retries=setup.params.health.retries,
         )
         self._within_budget(step)
         for each, item_id in zip(self.latest, item_ids, strict=True):
@@ -121,7 +106,8 @@ class GroupRollouts:
         }
 
     def _paid(self, rollout: Rollout, step: int, play: Play) -> float:
-        return rollout.episode.reward if self._credit is None else self._credit(step, play.item.id, play.draw)
+        credit = self.setup.credit
+        return rollout.episode.reward if credit is None else credit(step, play.item.id, play.draw)
 
     def _within_budget(self, step: int) -> None:
         mine = [
@@ -132,9 +118,10 @@ class GroupRollouts:
         # Of the whole step, and in every process alike: one that stops alone leaves the others waiting.
         everywhere = self._processes.gather((len(self.latest), mine))
         n, lost = sum(n for n, _ in everywhere), [each for _, part in everywhere for each in part]
-        if len(lost) > self._max_lost * n:
+        most = self.setup.params.health.max_lost_share
+        if len(lost) > most * n:
             raise TrainingStopped(
-                f"at most {self._max_lost:.0%} of a step's episodes lost by the environment",
+                f"at most {most:.0%} of a step's episodes lost by the environment",
                 found=f"{len(lost)} of {n}, the first by: {lost[0][0]}",
                 where=f"step {step}, item {lost[0][1]}",
                 fix=(

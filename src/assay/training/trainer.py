@@ -69,7 +69,7 @@ class Trainer(GRPOTrainer):
         on_save: Callable[[int, dict[str, bytes]], None],
         **arguments: Any,
     ) -> None:
-        self._rollouts, self._guard, self._phases, self._processes = rollouts, guard, phases, processes
+        self.rollouts, self.guard, self.phases, self.processes = rollouts, guard, phases, processes
         self._on_save = on_save
         self._item_ids: list[str] = []
         self._shard, self._shards = shard, cast("Shards | None", None)
@@ -155,31 +155,31 @@ class Trainer(GRPOTrainer):
     ) -> Any:
         """Return the loss of one micro-batch."""
         self._counted = (inputs["completion_mask"] * inputs["tool_mask"]).bool()
-        with self._phases("forward"):
+        with self.phases("forward"):
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
         """Take one forward and backward pass; a loss that is not finite is noted, and counts as missing."""
         # What is neither playing nor the forward pass is the backward pass, but for TRL's bookkeeping.
-        with self._phases("backward"):
+        with self.phases("backward"):
             loss: torch.Tensor = super().training_step(model, inputs, num_items_in_batch)  # type: ignore[no-untyped-call]
-        return loss if self._guard.note("loss", [float(loss)], self._item_ids) else torch.zeros_like(loss)
+        return loss if self.guard.note("loss", [float(loss)], self._item_ids) else torch.zeros_like(loss)
 
     def _clip_grad_norm(self, model: Any) -> Any:
         """Clip as ever, then let the guard settle: a step that must not move a weight loses its gradients
         here."""
         named = trainable(self.model)
         if self._shards is not None:
-            with self._phases("backward"):
+            with self.phases("backward"):
                 self._shards.average([parameter for _, parameter in named])
-        with self._phases("logging"):
+        with self.phases("logging"):
             self.links["gradients"] = tensors_digest((name, p.grad) for name, p in named)
-        with self._phases("optimizer"):
+        with self.phases("optimizer"):
             norm = super()._clip_grad_norm(model)  # type: ignore[no-untyped-call]
         # Clipping spreads one NaN over all gradients, so the norm says of all of them whether they are
         # finite.
-        self._guard.note("gradient", [float(norm)], self._item_ids)
-        if self._guard.settle(self.step_at_work) is not None:
+        self.guard.note("gradient", [float(norm)], self._item_ids)
+        if self.guard.settle(self.step_at_work) is not None:
             for _, parameter in named:
                 parameter.grad = None
         return norm
@@ -193,7 +193,7 @@ class Trainer(GRPOTrainer):
         """
         named = trainable(self.model)
         self.links["weights"] = tensors_digest(named)
-        everywhere = self._processes.gather(self.links["weights"])
+        everywhere = self.processes.gather(self.links["weights"])
         if len(set(everywhere)) > 1:
             raise TrainingStopped(
                 "equal weights in all processes",
@@ -205,12 +205,12 @@ class Trainer(GRPOTrainer):
                 ),
             )
         if not finite(p for _, p in named):
-            self._guard.refuse(int(self.state.global_step), "parameter", float("nan"), self._item_ids)
+            self.guard.refuse(int(self.state.global_step), "parameter", float("nan"), self._item_ids)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        with self._phases("checkpoint"):
-            random_states = self._processes.gather(self._random_state())
-            if self._processes.main:
+        with self.phases("checkpoint"):
+            random_states = self.processes.gather(self._random_state())
+            if self.processes.main:
                 self._on_save(int(self.state.global_step), self._files() | dict(random_states))
 
     def _random_state(self) -> tuple[str, bytes]:
@@ -263,7 +263,7 @@ def _trainer_state(state: Any) -> bytes:
 
 
 def _roll_out(prompts: Sequence[Any], trainer: Trainer) -> dict[str, Any]:
-    fields = trainer._rollouts(trainer._item_ids, trainer.step_at_work)
+    fields = trainer.rollouts(trainer._item_ids, trainer.step_at_work)
     masks = [torch.as_tensor(mask, dtype=torch.bool) for mask in fields["env_mask"]]
     trainer._counted = torch.nn.utils.rnn.pad_sequence(masks, batch_first=True)
     return fields

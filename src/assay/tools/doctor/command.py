@@ -19,9 +19,10 @@ from assay.tools.doctor.examination import examine, examine_ahead, examine_witho
 from assay.tools.doctor.level import level_finding
 from assay.tools.doctor.settings import settings_findings
 from assay.tools.doctor.site_cache import site_cache_finding
-from assay.tools.doctor.worlds import TrainingAhead
+from assay.tools.doctor.worlds import setup_of
 from assay.tools.findings import AHEAD, LEAST, Deadline, Finding, error_finding, in_words, verdict_of
 from assay.tools.own_data.advice import FORECASTS, read_forecasts
+from assay.training.setup import Setup
 
 BASE = "models/base"
 GIB = 2.0**30
@@ -68,7 +69,7 @@ def examined(project: Project, device_memory: float | None = None) -> tuple[list
     """Return all findings that can be had, and what could not be looked at, a sentence each."""
     params = project.params
     try:
-        training = TrainingAhead.of(project)
+        training = setup_of(project)
     except AssayError as error:
         left = "not looked at: data, task, tokenizer, model, probe"
         return [*settings_findings(params), error_finding("data", error)], [left]
@@ -98,7 +99,7 @@ def examined(project: Project, device_memory: float | None = None) -> tuple[list
     return [*found, *told], unseen
 
 
-def _without_base(project: Project, training: TrainingAhead) -> tuple[list[Finding], bool]:
+def _without_base(project: Project, training: Setup) -> tuple[list[Finding], bool]:
     """Return what can be said before the base is built or loaded, and whether its tokenizer could be looked
     at."""
     from assay.stages.base import teach
@@ -119,7 +120,7 @@ def _without_base(project: Project, training: TrainingAhead) -> tuple[list[Findi
 
 
 def _forecast(
-    project: Project, training: TrainingAhead, deadline: Deadline, device_memory: float | None
+    project: Project, training: Setup, deadline: Deadline, device_memory: float | None
 ) -> tuple[list[Finding], list[str]]:
     """Return what is forecast of a pretrained base before its weights are loaded, or why nothing is."""
     params, base = project.params, project.params.base

@@ -23,7 +23,6 @@ from assay.tools.doctor.texts import length_findings, render_prompts, text_findi
 from assay.tools.doctor.weights import adapter_bytes, weight_findings
 from assay.tools.doctor.worlds import (
     Scripted,
-    TrainingAhead,
     play_scripted,
     put_bad_completions,
     repetition,
@@ -32,6 +31,7 @@ from assay.tools.doctor.worlds import (
 )
 from assay.tools.findings import MOST_SECONDS, Deadline, DoctorCheck, Finding, TooSlow
 from assay.training.rollouts import untouched
+from assay.training.setup import Setup
 
 
 @contextmanager
@@ -88,7 +88,7 @@ FATAL = {"first messages", "prompts", "context", "base weights", "embedding rows
 class _Case:
     """Everything that is examined, and what scripted players did with it."""
 
-    training: TrainingAhead
+    training: Setup
     observed: Observed
     plays: tuple[Play, ...]
     both: Scripted
@@ -99,9 +99,7 @@ class _Case:
         return cast(Task, self.observed)
 
 
-def examine(
-    policy: Policy, training: TrainingAhead, *, folder: Path, seconds: float = MOST_SECONDS
-) -> list[Finding]:
+def examine(policy: Policy, training: Setup, *, folder: Path, seconds: float = MOST_SECONDS) -> list[Finding]:
     """Return all that was found, in the order in which it was looked at; what is well is a finding too.
 
     The policy and all random generators are left as they were. The time is bounded: eight groups at most, and
@@ -128,7 +126,7 @@ def examine(
         return findings + _probe(policy, case, set(faults), deadline)
 
 
-def examine_ahead(policy: Policy, training: TrainingAhead, *, folder: Path) -> list[Finding]:
+def examine_ahead(policy: Policy, training: Setup, *, folder: Path) -> list[Finding]:
     """Return what can be said of a base that is not built or loaded yet: as `examine`, without its weights
     and a probe."""
     findings, case = _without_model(training)
@@ -137,12 +135,12 @@ def examine_ahead(policy: Policy, training: TrainingAhead, *, folder: Path) -> l
     )
 
 
-def examine_without_model(training: TrainingAhead) -> list[Finding]:
+def examine_without_model(training: Setup) -> list[Finding]:
     """Return what can be said before there is a base: settings, data, grader, reward, worlds."""
     return _without_model(training)[0]
 
 
-def _without_model(training: TrainingAhead) -> tuple[list[Finding], _Case | None]:
+def _without_model(training: Setup) -> tuple[list[Finding], _Case | None]:
     params, items = training.params, training.items
     findings = settings_findings(params) + counts_findings(params, items, training.validation.items)
     if not items:

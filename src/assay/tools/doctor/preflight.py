@@ -42,7 +42,7 @@ from assay.tasks.protocol import Task
 from assay.tools.doctor.examination import examine, examine_ahead, examine_without_model
 from assay.tools.doctor.forecast.forecast import folder_ahead, look_ahead, memory_ahead
 from assay.tools.doctor.level import level_finding, next_place
-from assay.tools.doctor.worlds import TrainingAhead
+from assay.tools.doctor.worlds import setup_of
 from assay.tools.envcheck.command import QUICK_SECONDS, examined
 from assay.tools.findings import (
     AHEAD,
@@ -256,7 +256,7 @@ def memory_finding(project: Project) -> Finding:
     folder = folder_ahead(params.base, project.root)
     assert folder is not None
     deadline = Deadline(AHEAD * MOST_SECONDS)
-    return memory_ahead(look_ahead(folder, params), TrainingAhead.of(project), deadline)[0]
+    return memory_ahead(look_ahead(folder, params), setup_of(project), deadline)[0]
 
 
 def prompts_of(project: Project) -> dict[str, list[Play]]:
@@ -304,7 +304,7 @@ def _looked_ahead(project: Project) -> list[Finding]:
         teach(inputs.params, inputs.task, inputs.train)
         base = read_ahead(project.params, inputs.task, project.root)
         return [] if base is None else [refuse_prompts(project, inputs.task, base)]
-    training = TrainingAhead.of(project)
+    training = setup_of(project)
     teach(project.params, training.judged, training.items)
     policy = read_ahead(project.params, training.judged, project.root)
     if policy is None:  # the stage that needs it says where it is to be had
@@ -365,7 +365,7 @@ def _examine(opened: Training) -> None:
     project, inputs = opened.project, opened.inputs
     say_power(project)
     params, told, deadline = inputs.params, list[Finding](), Deadline()
-    training = TrainingAhead(opened.task, inputs.task, inputs.train, inputs.validation, params)
+    training = opened.setup
     if not params.health.preflight:
         return
     if params.device == "cuda" and isinstance(params.base, PretrainedBase):

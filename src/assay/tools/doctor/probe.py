@@ -201,7 +201,7 @@ def probe_findings(probe: Probe, policy: Policy, params: Params) -> list[Finding
     if findings[1].level != "ok":
         return findings
     episodes = probe.episodes
-    signals = StepSignals.of(0, episodes, entropy=None, kl=None, clip=None, grad_norm=None, lost=None)
+    signals = StepSignals.of(0, episodes)
     return [
         *findings,
         _variety(episodes, signals.distinct, params),

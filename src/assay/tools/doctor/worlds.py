@@ -16,49 +16,27 @@ from assay.core.config.settings import Params
 from assay.core.counting import counted
 from assay.core.errors import EnvironmentFailure
 from assay.core.records import Episode
-from assay.dataset.suite import Play, Suite, choose
+from assay.dataset.suite import Play
 from assay.evaluation.rollout import play_baseline
 from assay.pipeline.project import Project
-from assay.tasks.protocol import Item, Step, Task
+from assay.tasks.protocol import Step, Task
 from assay.tools.doctor.observed import RAISED, Observed
 from assay.tools.envcheck.completions import BAD_COMPLETIONS
 from assay.tools.envcheck.watching import state_of_process
 from assay.tools.findings import DoctorCheck, Finding
+from assay.training.setup import Setup
 
 LARGE_REWARD = 100.0
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingAhead:
-    """What a training will be made of.
+def setup_of(project: Project) -> Setup:
+    """Return the training that settings and data of a project say.
 
-    Attributes:
-        task: What is trained on (shaping may be on).
-        judged: The same task as it is evaluated.
-        items: Training items.
-        validation: The suite that chooses the checkpoint.
-        params: All settings.
+    Raises:
+        AssayError: They cannot be used.
     """
-
-    task: Task
-    judged: Task
-    items: Sequence[Item]
-    validation: Suite
-    params: Params
-
-    @classmethod
-    def of(cls, project: Project) -> TrainingAhead:
-        """Return what the settings and data of a project say.
-
-        Raises:
-            AssayError: They cannot be used.
-        """
-        inputs = project.inputs("train", "validation")
-        return cls(project.task(shaping=True), inputs.task, inputs.train, inputs.validation, inputs.params)
-
-    def sample(self, n: int) -> Suite:
-        """Return a suite of some training items."""
-        return choose(self.items, min(n, len(self.items)), split="train", draws=1, seed=self.params.seed)
+    inputs = project.inputs("train", "validation")
+    return Setup(project.task(shaping=True), inputs.task, inputs.train, inputs.validation, inputs.params)
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,8 +56,7 @@ def honest_play(task: Task, order: Sequence[Item], params: Params, *, keyed: boo
     texts: dict[str, Counter[str]] = {name: Counter() for name in items}
     for episode in episodes:
         texts[episode.item_id][episode_text(episode)] += 1
-    none = dict.fromkeys(("entropy", "kl", "clip", "grad_norm", "lost"))
-    signals = StepSignals.of(0, episodes, **none)
+    signals = StepSignals.of(0, episodes)
     found = HonestPlay(
         player=task.ceiling,
         items=len(items),

@@ -59,21 +59,10 @@ class StepSignals:
 
     @classmethod
     def of(
-        cls,
-        step: int,
-        episodes: Sequence[Episode],
-        *,
-        entropy: float | None,
-        kl: float | None,
-        clip: float | None,
-        grad_norm: float | None,
-        lost: float | None,
-        skipped: str | None = None,
-        honest: Honest | None = None,
-        few: int | None = None,
+        cls, step: int, episodes: Sequence[Episode], honest: Honest | None = None, few: int | None = None
     ) -> Self:
-        """Return the signals of a step from its episodes, those the environment lost left out, and the
-        trainer's numbers.
+        """Return the signals of a step that follow from its episodes, those the environment lost left out;
+        the trainer knows the others.
 
         `honest` knows right answers; without it texts are compared with nothing. `few` is how many different
         answers honest play gives, where it repeats them.
@@ -105,14 +94,9 @@ class StepSignals:
             step=step,
             reward=_mean([episode.reward for episode in episodes]),
             zero_variance=len(alike) / compared if compared else None,
-            entropy=entropy,
-            kl=kl,
             truncated=_mean([float(turn.truncated) for turn in turns]),
             mean_length=_mean([float(turn.n_tokens) for turn in turns]),
             parsed=_mean([float(turn.outcome != "failed") for turn in turns]),
-            clip=clip,
-            grad_norm=grad_norm,
-            lost=lost,
             success=_mean([float(episode.success) for episode in episodes]),
             texts=texts,
             right=right,
@@ -124,7 +108,6 @@ class StepSignals:
                 "truncated": cut,
                 "distinct": sorted(variety.keys() - solved, key=lambda item: (variety[item], item)),
             },
-            skipped=skipped,
         )
 
     def shares(self) -> dict[str, Shares]:

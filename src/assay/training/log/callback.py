@@ -18,12 +18,9 @@ from transformers import TrainerCallback
 from assay.core.provenance import peak_ram_bytes
 from assay.core.records import TRAINING_LOG_COLUMNS, HealthEvent
 from assay.evaluation.alarms import flat
-from assay.evaluation.phases import PHASES, Phases
+from assay.evaluation.phases import PHASES
 from assay.evaluation.rollout import Lost, Rollout
-from assay.policy.processes import Processes
-from assay.tasks.protocol import Task
 from assay.training.adapter import rollout_links
-from assay.training.health.guard import Guard
 from assay.training.health.rules import Monitor
 from assay.training.health.signals import StepSignals
 from assay.training.log.history import History, LostValidation, Validation, Watch, component_row
@@ -124,14 +121,10 @@ class Recorder(TrainerCallback):
 
     Args:
         ledger: Filled in place.
-        trainer: Whose links and episodes are recorded.
-        task: Names the reward parts and flags.
+        trainer: Whose links, episodes, skipped steps and seconds are recorded; each of its processes keeps
+            the same ledger, the main one writes it.
         schedule: When what happens.
         interruption: Asked after each step whether to stop.
-        processes: Everyone; each keeps the same ledger, the main one writes it.
-        guard: Knows which steps were skipped.
-        phases: Where the seconds went.
-        latest: Gives the episodes of the step at work.
         kl: Measures the KL to the base at a step, in nats a token; None: it has none there.
         validate: Plays the validation suite at a step; what is incomplete counts as no validation.
         tell: Told what happens, for the log of events.
@@ -142,22 +135,16 @@ class Recorder(TrainerCallback):
         self,
         ledger: TrainingLedger,
         trainer: Trainer,
-        task: Task,
         schedule: Schedule,
         interruption: Interruption,
         *,
-        processes: Processes,
-        guard: Guard,
-        phases: Phases,
-        latest: Callable[[], Sequence[Rollout | Lost]],
         kl: Callable[[int], float | None],
         validate: Callable[[int], Validation | LostValidation],
         tell: Tell,
         on_step: Callable[[int], None],
     ) -> None:
-        self._ledger, self._trainer, self._task, self._schedule = ledger, trainer, task, schedule
-        self._interruption = interruption
-        self._processes, self._guard, self._phases, self._latest = processes, guard, phases, latest
+        self._ledger, self._trainer, self._schedule = ledger, trainer, schedule
+        self._interruption, self._phases = interruption, trainer.phases
         self._kl, self._validate, self._tell, self._on_step = kl, validate, tell, on_step
         self._mark = time.monotonic()
 
@@ -186,7 +173,8 @@ class Recorder(TrainerCallback):
             self._trainer.look_at_weights()
         if self._schedule.validates(step):
             self._run_validation(step)
-        asked = [each for each in self._processes.gather(self._interruption.signal) if each is not None]
+        heard = self._trainer.processes.gather(self._interruption.signal)
+        asked = [each for each in heard if each is not None]
         if stop := bool(asked):
             self._interruption.heard = asked[0]
         control.should_save = stop or self._schedule.saves(step)
@@ -201,7 +189,8 @@ class Recorder(TrainerCallback):
             return
         step = int(state.global_step)
         with self._phases("logging"):
-            rollouts = [each for part in self._processes.gather(list(self._latest())) for each in part]
+            everywhere = self._trainer.processes.gather(list(self._trainer.rollouts.latest))
+            rollouts = [each for part in everywhere for each in part]
             self._write_rows(step, state.epoch, logs, rollouts)
         if self._ledger.stopped is not None:
             control.should_training_stop, control.should_save = True, False
@@ -221,7 +210,7 @@ class Recorder(TrainerCallback):
     def _write_rows(
         self, step: int, epoch: float, logs: Mapping[str, Any], rollouts: Sequence[Rollout | Lost]
     ) -> None:
-        ledger, task, skipped = self._ledger, self._task, self._guard.skipped.get(step)
+        ledger, guard, skipped = self._ledger, self._trainer.guard, self._trainer.guard.skipped.get(step)
         episodes = [each.episode for each in rollouts if isinstance(each, Rollout)]
         with self._phases("kl_probe"), self._trainer.whole():
             kl = self._kl(step)
@@ -232,9 +221,9 @@ class Recorder(TrainerCallback):
         elif episodes:
             for name in ("loss", "grad_norm", *(() if kl is None else ("kl",)), "reward"):
                 if row[name] is None or not math.isfinite(row[name]):
-                    self._guard.refuse(step, name, math.nan, [_item_of(each) for each in rollouts])
+                    guard.refuse(step, name, math.nan, [_item_of(each) for each in rollouts])
         ledger.history.training_log.append({name: row[name] for name in TRAINING_LOG_COLUMNS})
-        components = component_row(step, episodes, task)
+        components = component_row(step, episodes, self._trainer.rollouts.setup.task)
         ledger.history.reward_components.append(components)
         if episodes:
             ledger.watch.look(step, "batch", episodes)
@@ -256,21 +245,18 @@ class Recorder(TrainerCallback):
         }
         # On policy every ratio is 1, and nothing could ever be clipped: that is no measurement.
         clip = plain.get("clip_ratio/region_mean") if self._trainer.num_iterations > 1 else None
-        signals = StepSignals.of(
-            step,
-            episodes,
+        signals = replace(
+            StepSignals.of(step, episodes, ledger.monitor.honest, ledger.monitor.few),
             entropy=plain.get("entropy"),
             kl=row["kl"],
             clip=clip,
             grad_norm=row["grad_norm"],
             lost=1 - len(episodes) / len(rollouts),
             skipped=skipped,
-            honest=ledger.monitor.honest,
-            few=ledger.monitor.few,
         )
         # An item whose episodes were all graded with NaN has none of them in the signals
         if skipped is not None:
-            signals = replace(signals, concerned={"non_finite": self._guard.concerned or item_ids})
+            signals = replace(signals, concerned={"non_finite": guard.concerned or item_ids})
         facts |= {
             "skipped": skipped,
             "lost": len(rollouts) - len(episodes),

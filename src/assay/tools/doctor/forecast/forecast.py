@@ -22,9 +22,10 @@ from assay.tools.doctor.forecast.pace import Pace, pace
 from assay.tools.doctor.forecast.passes import GIB
 from assay.tools.doctor.forecast.rehearsal import Lengths
 from assay.tools.doctor.texts import render_prompts, turns_of
-from assay.tools.doctor.worlds import TrainingAhead, play_scripted
+from assay.tools.doctor.worlds import play_scripted
 from assay.tools.findings import Deadline, DoctorCheck, Finding, TooSlow, duration
 from assay.training.rollouts import untouched
+from assay.training.setup import Setup
 
 # Beside tensors: a CUDA context, its libraries and their workspaces; on a CPU the interpreter with what it
 # has loaded. Allowances, not measurements: what they are depends on driver and versions.
@@ -79,7 +80,7 @@ def folder_ahead(base: PretrainedBase, root: Path) -> Path | None:
     return Path(found).parent if isinstance(found, str) else None
 
 
-def longest_episode(ahead: Ahead, training: TrainingAhead, deadline: Deadline) -> Lengths:
+def longest_episode(ahead: Ahead, training: Setup, deadline: Deadline) -> Lengths:
     """Return how long an episode may get: prompts and observations of a sample, completions at their limit.
 
     Raises:
@@ -102,7 +103,7 @@ def longest_episode(ahead: Ahead, training: TrainingAhead, deadline: Deadline) -
 
 
 def forecast(
-    ahead: Ahead, training: TrainingAhead, deadline: Deadline, *, device_bytes: int | None = None
+    ahead: Ahead, training: Setup, deadline: Deadline, *, device_bytes: int | None = None
 ) -> list[Finding]:
     """Return what memory and time a training will take, against what there is; arguments as for
     `memory_ahead`."""
@@ -114,7 +115,7 @@ def forecast(
 
 
 def memory_ahead(
-    ahead: Ahead, training: TrainingAhead, deadline: Deadline, *, device_bytes: int | None = None
+    ahead: Ahead, training: Setup, deadline: Deadline, *, device_bytes: int | None = None
 ) -> tuple[Finding, Lengths | None]:
     """Return what memory a training will take, and for episodes of which lengths; None where that cannot be
     told.
