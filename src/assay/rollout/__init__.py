@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         Taught,
         Told,
     )
+    from assay.tasks.own.for_trl import as_trl
 
 __all__ = [
     "AnswerKey",
@@ -50,6 +51,7 @@ __all__ = [
     "Shaped",
     "Taught",
     "Told",
+    "as_trl",
     "play",
     "to_frame",
 ]
@@ -73,6 +75,7 @@ __getattr__ = load_lazily(
         "Shaped": "assay.tasks.own.api:Shaped",
         "Taught": "assay.tasks.own.api:Taught",
         "Told": "assay.tasks.own.api:Told",
+        "as_trl": "assay.tasks.own.for_trl:as_trl",
         "play": "assay.rollout.playing:play",
         "to_frame": "assay.rollout.playing:to_frame",
     },
