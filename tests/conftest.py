@@ -8,6 +8,7 @@ import gc
 import os
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -91,10 +92,11 @@ LONG = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add --all."""
+    """Add --all and --update-golden."""
     parser.addoption(
         "--all", action="store_true", help="also run what takes minutes: tests that are marked long"
     )
+    parser.addoption("--update-golden", action="store_true", help="write the golden files anew")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -124,6 +126,20 @@ def _file_of(item: pytest.Item) -> str:
 @functools.cache
 def _name_of(path: Path) -> str:
     return path.relative_to(TESTS).as_posix() if path.is_relative_to(TESTS) else ""
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Hold a text to the file of this name in the folder `golden` beside the test."""
+
+    def check(name: str, text: str) -> None:
+        path = request.path.with_name("golden") / name
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        assert text == path.read_text(encoding="utf-8"), "pytest --update-golden writes it anew"
+
+    return check
 
 
 @pytest.fixture(scope="session", autouse=True)

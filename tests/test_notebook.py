@@ -14,6 +14,9 @@ import pytest
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
+from assay.core.evidence_files import place_of
+from assay.core.storage.json import read_record
+from assay.evidence.claim.claim import Claim
 from tests.house import ROOT
 from tests.verification.made_run import made_run
 
@@ -58,20 +61,18 @@ def figures(cells: list[Any]) -> int:
 
 def test_as_it_is_it_shows_the_committed_evidence(execute: Any) -> None:
     cells = execute(None)
-    claim = json.loads((ROOT / "evidence/results/report/claim.json").read_text(encoding="utf-8"))
+    claim = read_record(ROOT / place_of("claim.json"), Claim, fix="")
     said = printed(cells)
-    assert claim["sentence"] in said and EQUAL in said and figures(cells) == 6
+    assert claim.sentence in said and EQUAL in said and figures(cells) == 6
     assert "verdict and reason are those of claim.json" in said
-    assert f"seed {claim['training_seeds'][0]}" in said
+    assert f"seed {claim.training_seeds[0]}" in said
 
 
 def test_one_path_swaps_in_a_run_of_another_task(execute: Any, tmp_path: Path) -> None:
     project = made_run(tmp_path / "mine", task="structured")
-    claim = json.loads(project.results("claim.json").read_text(encoding="utf-8"))
+    claim = read_record(project.results("claim.json"), Claim, fix="")
     said = printed(execute(project.root))
-    assert (
-        claim["sentence"] in said and EQUAL in said and "structured" in said and "schema_valid_rate" in said
-    )
+    assert claim.sentence in said and EQUAL in said and "structured" in said and "schema_valid_rate" in said
 
 
 def _narrower(claim: dict[str, Any]) -> None:

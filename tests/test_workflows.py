@@ -3,7 +3,6 @@ report can be read."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -14,6 +13,7 @@ import pytest
 
 from assay.core.evidence_files import place_of
 from assay.core.storage.yaml import read_yaml
+from assay.evidence.claim.claim import Claim
 from tests.house import ROOT
 from tests.training.whole_project import environment
 from tests.verification.made_run import made_run
@@ -131,13 +131,12 @@ def report(root: Path, *arguments: str, **more: str) -> subprocess.CompletedProc
 def test_the_report_tells_what_differs_and_nothing_else(changed: Path) -> None:
     done = report(changed, "HEAD~1", ASSAY_FIGURES_AT="https://example.org/raw")
     assert done.returncode == 0, done.stderr
-    now = json.loads((changed / place_of("claim.json")).read_text())
-    before = json.loads(git(changed, "show", f"HEAD~1:{place_of('claim.json')}"))
-    assert f"* before: collider: {before['verdict']}: {before['sentence']}\n" in done.stdout
-    assert (
-        f"* now: collider: {now['verdict']}: {now['sentence']}\n" in done.stdout
-        and now["sentence"] != before["sentence"]
-    )
+    place = place_of("claim.json")
+    now = Claim.model_validate_json((changed / place).read_text())
+    before = Claim.model_validate_json(git(changed, "show", f"HEAD~1:{place}"))
+    assert f"* before: collider: {before.verdict}: {before.sentence}\n" in done.stdout
+    assert f"* now: collider: {now.verdict}: {now.sentence}\n" in done.stdout
+    assert now.sentence != before.sentence
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")]
         for line in done.stdout.splitlines()

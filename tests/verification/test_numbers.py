@@ -40,8 +40,7 @@ def edited(root: Path, name: str, old: str, new: str) -> None:
 def test_an_edited_claim_page_and_figure_are_found_each_by_its_check_whatever_stack_the_package_names(
     unpacked: Path, tmp_path: Path
 ) -> None:
-    claim = json.loads((unpacked / place_of("claim.json")).read_text(encoding="utf-8"))
-    edited(unpacked, place_of("claim.json"), claim["sentence"][:20], "A great success over")
+    edited(unpacked, place_of("claim.json"), '"n_items": ', '"n_items": 1')
     edited(unpacked, place_of("report.html"), "</h1>", "!</h1>")
     edited(unpacked, place_of("figures/health.svg"), "<g>", "<g >")
     edited(unpacked, "constraints.txt", f"matplotlib=={mpl.__version__}", "matplotlib==3.0.0")

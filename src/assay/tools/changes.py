@@ -12,6 +12,7 @@ from assay.core.console import say
 from assay.core.errors import AssayError, ConfigError, RecordError
 from assay.core.evidence_files import place_of
 from assay.core.storage.yaml import read_yaml
+from assay.evidence.claim.claim import Claim
 from assay.pipeline.project import Project
 from assay.stages.render_evidence.at_hand import claim_at_hand
 
@@ -65,8 +66,11 @@ def _of_commit(root: Path, commit: str, name: str) -> str:
 
 def _claim_of(root: Path, commit: str) -> str:
     try:
-        claim = json.loads(_of_commit(root, commit, place_of("claim.json")))
-        return f"{claim['verdict']}: {claim['sentence']}"
+        text = _of_commit(root, commit, place_of("claim.json"))
+        if "sentence" in (told := json.loads(text)):  # as it was before a claim was codes
+            return f"{told['verdict']}: {told['sentence']}"
+        claim = Claim.model_validate_json(text)
+        return f"{claim.verdict}: {claim.sentence}"
     except (ValueError, KeyError, TypeError):
         return "no claim"
 

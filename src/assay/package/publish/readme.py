@@ -12,7 +12,10 @@ from assay.core.counting import counted
 from assay.core.errors import RecordError
 from assay.core.evidence_files import place_of
 from assay.core.storage.files import read_text, write_text
+from assay.evidence.claim.claim import Claim
+from assay.evidence.escape import visible
 from assay.evidence.recipe.tables import seeds_block
+from assay.evidence.words.reference import PAGE, SCHEMA, claim_schema, codes_page
 from assay.package.recipe.recipe_file import digest_last_code, read_recipes
 from assay.pipeline.project import Project
 from assay.stages.render_evidence.at_hand import claim_at_hand
@@ -32,18 +35,18 @@ def make_blocks(root: Path) -> dict[str, str]:
         AssayError: There is no finished run, or recipe.json or dvc.lock is damaged.
     """
     recipes, code = read_recipes(root), digest_last_code(root)
-    policy = claim_at_hand(Project.open(root)).after_policy
-    claim = wrap_lines(read_text(root / place_of("summary.md"), fix="./run repro"))
+    claim = claim_at_hand(Project.open(root))
+    policy, summary = claim.after_policy, read_text(root / place_of("summary.md"), fix="./run repro")
     blocks = {f"{task} seeds": seeds_block(recipes.get(task), task, code, policy) for task in TASKS}
     seeds = {name: wrap_lines(block) for name, block in blocks.items()}
-    return {"headline": _headline(claim), "claim": claim} | seeds
+    return {"headline": _headline(claim), "claim": wrap_lines(summary)} | seeds
 
 
-def _headline(claim: str) -> str:
+def _headline(claim: Claim) -> str:
     """Return the verdict with its sentence, and where its warnings and controls stand."""
-    verdict, *others = claim.split("\n\n")
-    warnings = sum(line.startswith("- ") for block in others[:1] for line in block.split("\n"))
-    beside = f"{counted(warnings, 'warnings')}, the controls" if warnings else "The controls"
+    verdict = wrap_lines(f"**{claim.verdict}.** {visible(claim.sentence)}")
+    warnings = counted(len(claim.warnings), "warnings")
+    beside = f"{warnings}, the controls" if claim.warnings else "The controls"
     return f"{verdict}\n\n{beside} and every table are in [docs/results.md](docs/results.md).\n"
 
 
@@ -72,13 +75,16 @@ def marks(name: str) -> tuple[str, str]:
 
 
 def run(root: Path, reference: str) -> None:
-    """Write docs/cli.md, and the generated blocks of README.md and docs/results.md; the rest stays.
+    """Write docs/cli.md, the page of claims with its schema, and the generated blocks of README.md and
+    docs/results.md; the rest stays.
 
     Raises:
         AssayError: A block has no place there, or its source cannot be read.
     """
     texts = {page: read_text(root / page, fix="run this in the project's folder") for page in PAGES}
     write_text(root / CLI, reference)
+    write_text(root / PAGE, codes_page())
+    write_text(root / SCHEMA, claim_schema())
     found = make_blocks(root)
     for page, names in PAGES.items():
         text = texts[page]
