@@ -259,7 +259,7 @@ def peak(rows_: int, prompt: int, own: int, *, flatly: bool, checkpointing: bool
 
 @pytest.mark.parametrize("checkpointing", [False, True])
 def test_memory_grows_with_the_tokens_that_differ(checkpointing: bool) -> None:
-    n, prompt, own = 16, 1024, 64
+    n, prompt, own = 16, 512, 32
 
     def flat_peak(rows_: int) -> int:
         return peak(rows_, prompt, own, flatly=True, checkpointing=checkpointing)
