@@ -28,7 +28,6 @@ Prepared = list[str]
 EXPERIMENT = "DVC_EXP_BASELINE_REV"  # under which a stage takes params.yaml as it stands
 PUSHED = ["publish", "push", "owner/name", "--dry-run"]
 STRUCTURED = "data/structured"
-EPISODES = ("pre_eval", "pre_eval_greedy", "post_eval", "post_eval_greedy")
 
 
 def params(rng: Random, root: Path) -> Prepared:

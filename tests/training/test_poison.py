@@ -147,7 +147,6 @@ POISONS = {
     "reward -Inf": Poison("reward", "-inf", (CONCERNED,), reward=-math.inf),
     "parameter": Poison("parameter", "nan", BOTH, at_parameter),
 }
-SKIPPABLE = [name for name in POISONS if name != "parameter"]
 every_poison = pytest.mark.parametrize("name", POISONS)
 
 

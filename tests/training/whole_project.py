@@ -15,10 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.config.composition import preset_values
-from assay.core.config.settings import TinyArchitecture
 from assay.core.evidence_files import place_of
 from assay.core.storage.yaml import read_yaml
-from assay.policy.base import tiny
 from tests.house import ROOT
 
 TAKEN = ("configs", "constraints.txt", "data", "dvc.yaml", "params.yaml", "src")
@@ -31,10 +29,6 @@ LEFT_OUT = (
     "DVC_STAGE",
     "TORCHELASTIC_RUN_ID",
 )
-# Some 137 M parameters, nearly all of them in the layers.
-LARGE = TinyArchitecture(
-    hidden_size=896, intermediate_size=2688, layers=13, heads=14, max_positions=8192, initializer_range=0.05
-)
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -45,16 +39,6 @@ def environment(**more: str) -> dict[str, str]:
         | {"PYTHONPATH": "src"}
         | more
     )
-
-
-def base_folder(folder: Path, shape: TinyArchitecture) -> int:
-    """Write a Hugging Face model folder with random weights and a tokenizer of letters; return its number of
-    parameters."""
-    tokenizer = tiny.build_tokenizer([chr(code) for code in range(32, 127)] + ["\n"])
-    model = tiny.build_model(shape, tokenizer, 0)
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return sum(parameter.numel() for parameter in model.parameters())
 
 
 def copied_project(folder: Path, preset: str, task: str, changes: Mapping[str, Any]) -> Path:

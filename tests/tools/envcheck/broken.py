@@ -98,11 +98,6 @@ def _constant(rng, n: int) -> Row:  # type: ignore[no-untyped-def]
     return row | {"answer": "7" if n % 12 else str(n)}
 
 
-def _tuples(rng, n: int) -> Row:  # type: ignore[no-untyped-def]
-    row = lists(rng, n)
-    return row
-
-
 MULTI = "replay|other order|interleaved|four threads"
 PAY = (
     Made("everything is paid", paid("1.0"), "oracle beats floor|signal"),
