@@ -1,8 +1,8 @@
 """What each code of a claim says in English: the one place where remarks become sentences.
 
-templates/english.txt has a line a code, below what it is about: a template of Jinja that uses the values of the
-remark and no others. What bars a claim has below it, indented, what a headline says of it: no number stands
-there. Without that line it is the text itself.
+templates/english.txt has a line a code, below what it is about: a template of Jinja that uses the values of
+the remark and no others. What bars a claim has below it, indented, what a headline says of it: no number
+stands there. Without that line it is the text itself.
 """
 
 from __future__ import annotations
