@@ -14,6 +14,7 @@ import pytest
 from assay.core.errors import NoVerdictYet, PackageError, RunningAlready
 from assay.core.storage.json import loads, write_json
 from assay.core.storage.locks import hold
+from assay.package import pack
 from assay.pipeline.project import Project
 from assay.policy.digests import adapted_digest, digest_folder
 from assay.stages import package
@@ -59,7 +60,9 @@ def parity_of_a_model_that_merges(project: Project) -> tuple[Any, MergeCompariso
 
 
 def packaged(root: Path) -> dict[str, bytes]:
-    package.run(Project.open(root))
+    made = pack(root)
+    assert made.path == root / TAR
+    assert (root / "dist/assay-package.sha256").read_text().startswith(f"{made.sha256}  ")
     return dist(root)
 
 

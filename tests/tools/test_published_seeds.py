@@ -15,11 +15,14 @@ from assay.core.evidence_files import folder_of, place_of
 from assay.core.storage.files import sha256_bytes
 from assay.core.storage.json import write_json
 from assay.package import checking as verify
+from assay.package import pack
 from assay.package.recipe.check_seeds import HOME, check_seeds, pack_seeds
 from assay.package.recipe.recipe_file import read_stages
 from assay.pipeline.dvc_lock import md5_at
+from assay.stages.packing import verify as plain
 from assay.stages.packing.archive import sealed, write_tar
 from assay.verify.checks import CODES, Check
+from tests.house import ROOT
 from tests.tools.test_recipe_json import entry_of
 from tests.verification.flipped import unfound_flips
 from tests.verification.made_run import made_run
@@ -82,6 +85,16 @@ def test_equal_runs_give_an_equal_package_that_dvc_knows(
     assert (
         "modified" in subprocess.run(["dvc", "status"], cwd=tmp_path, capture_output=True, text=True).stdout
     )
+
+
+def test_pack_writes_the_same_of_the_folders_of_runs(
+    packed: Path, runs: dict[str, Path], tmp_path: Path
+) -> None:
+    copies = [Path(shutil.copytree(run, tmp_path / name)) for name, run in runs.items()]
+    shutil.copytree(ROOT / "configs", copies[0] / "configs")
+    made = pack(copies, tmp_path / "mine.tar.gz")
+    assert made.path.read_bytes() == packed.read_bytes()
+    assert plain.check(made.path, sha256=made.sha256).ok
 
 
 def test_what_all_runs_have_in_common_lies_in_it_once(packed: Path, tmp_path: Path) -> None:
