@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import fields
-from functools import partial
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields
+from functools import partial, wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
@@ -29,6 +30,31 @@ def make_request(kind: type[R], given: Mapping[str, Any]) -> R:
     """Return a dataclass of what the options of its fields' names were given; None is not given."""
     names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
     return kind(**{name: given[name] for name in names if given.get(name) is not None})
+
+
+def takes(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command take each field of its last parameter, a dataclass, as an option of its own."""
+    *own, last = signature(command, eval_str=True).parameters.values()
+    kind = last.annotation
+    hints = get_type_hints(kind, include_extras=True)
+    options = [
+        Parameter(
+            field.name,
+            Parameter.KEYWORD_ONLY,
+            default=Parameter.empty if field.default is MISSING else field.default,
+            annotation=hints[field.name],
+        )
+        for field in fields(kind)
+    ]
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        values = {option.name: given.pop(option.name) for option in options}
+        command(**given, **{last.name: kind(**values)})
+
+    run.__signature__ = Signature([*own, *options])  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in (*own, *options)}
+    return run
 
 
 def name_settings_of(root: Path) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from assay.cli.naming import make_request, name_settings_of
+from assay.cli.naming import make_request, name_settings_of, takes
 from assay.core.console import say
 from assay.core.errors import ConfigError
 
@@ -24,65 +25,73 @@ EFFECT = typer.Option(
 LOWER = typer.Option("--lower-is-better", help="Less of the score is better.")
 
 
-def verify(
-    package: Annotated[
-        Path, typer.Argument(metavar="PACKAGE", help="A .tar, a .tar.gz or an unpacked folder.")
-    ],
+@dataclass(frozen=True)
+class VerifyOptions:
+    """Options of `assay verify`."""
+
     sha256: Annotated[
         str | None,
         typer.Option(
             metavar="HEX",
             help="The sha256 of the package as its maker published it, or a file that begins with it.",
         ),
-    ] = None,
+    ] = None
     other_code: Annotated[
         bool,
         typer.Option(
             "--other-code",
             help="Accept a package of another version: what it drew or worded otherwise is NOT CHECKED.",
         ),
-    ] = False,
+    ] = False
     regenerate: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="V4: play N batches of each file again.")
-    ] = None,
+    ] = None
     key: Annotated[
         str | None,
         typer.Option(
             metavar="WORD",
             help="Draw the batches of V4 by this word; by a random one, which is printed, if not given.",
         ),
-    ] = None,
-    retrain: Annotated[bool, typer.Option("--retrain", help="V5: train again, the control too.")] = False,
+    ] = None
+    retrain: Annotated[bool, typer.Option("--retrain", help="V5: train again, the control too.")] = False
     base: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder of a pretrained base, which no package holds.")
-    ] = None,
+    ] = None
     policy: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Folder of a whole model that was brought, which no package holds."),
-    ] = None,
+    ] = None
     allow: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Ignore this file of an unpacked folder.")
-    ] = None,
+    ] = None
     task_code: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR", help="Your own copy of the task's folder: run it and grade everything again."
         ),
-    ] = None,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write all checks there, as JSON.")] = None,
+    ] = None
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write all checks there, as JSON.")] = None
     signature: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A signature to check; needs --public-key.")
-    ] = None,
+    ] = None
     public_key: Annotated[
         Path | None, typer.Option(metavar="PUB.pem", help="The public key that the signature has to fit.")
-    ] = None,
+    ] = None
+
+
+@takes
+def verify(
+    package: Annotated[
+        Path, typer.Argument(metavar="PACKAGE", help="A .tar, a .tar.gz or an unpacked folder.")
+    ],
+    options: VerifyOptions,
 ) -> None:
     """Check a package: files, every number, every grade, consistency; exit code 0 if all holds and --sha256
     or --signature shows whose it is, 9 if it holds and nothing shows that, 10 if something was not
     checked."""
     from assay.package import checking as tool
 
-    raise typer.Exit(tool.run(package, make_request(tool.VerifyRequest, locals()), out))
+    raise typer.Exit(tool.run(package, make_request(tool.VerifyRequest, vars(options)), options.out))
 
 
 def verdict() -> None:
@@ -105,6 +114,37 @@ def verdict() -> None:
         raise typer.Exit(6)
 
 
+@dataclass(frozen=True)
+class JudgeOptions:
+    """Options of `assay judge`."""
+
+    rival: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=FILE", help="Results of a player without skill on the same items."),
+    ] = None
+    metric: Annotated[str | None, METRIC] = None
+    columns: Annotated[str | None, COLUMNS] = None
+    bounds: Annotated[str | None, BOUNDS] = None
+    draws: Annotated[int | None, typer.Option(min=1, help="Take only the first draws of each item.")] = None
+    effect: Annotated[float | None, EFFECT] = None
+    lower: Annotated[bool | None, LOWER] = None
+    plan: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="A plan of assay plan: judge by it, and let the exit code say what came of it.",
+        ),
+    ] = None
+    junit: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write what came of the plan there, as JUnit.")
+    ] = None
+    title: Annotated[str | None, typer.Option(help="Head of the report; the models' names if not given.")] = (
+        None
+    )
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder to write.")] = Path("judged")
+
+
+@takes
 def judge(
     before: Annotated[
         Path, typer.Argument(metavar="BEFORE", help="Results before: a file, or a folder of files.")
@@ -116,30 +156,7 @@ def judge(
             help="Results after, on the same items; of several each is compared with BEFORE.",
         ),
     ],
-    rival: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=FILE", help="Results of a player without skill on the same items."),
-    ] = None,
-    metric: Annotated[str | None, METRIC] = None,
-    columns: Annotated[str | None, COLUMNS] = None,
-    bounds: Annotated[str | None, BOUNDS] = None,
-    draws: Annotated[int | None, typer.Option(min=1, help="Take only the first draws of each item.")] = None,
-    effect: Annotated[float | None, EFFECT] = None,
-    lower: Annotated[bool | None, LOWER] = None,
-    plan: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="A plan of assay plan: judge by it, and let the exit code say what came of it.",
-        ),
-    ] = None,
-    junit: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write what came of the plan there, as JUnit.")
-    ] = None,
-    title: Annotated[
-        str | None, typer.Option(help="Head of the report; the models' names if not given.")
-    ] = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder to write.")] = Path("judged"),
+    options: JudgeOptions,
 ) -> None:
     """Judge two sets of results that were made elsewhere (inspect, lm-eval, verifiers, CSV, ...): verdict,
     report, package; exit code 5 for NOT EVALUABLE; with --plan 7 if what it plans is not shown, 8 for
@@ -147,30 +164,33 @@ def judge(
     from assay.cli.judging import run
     from assay.tools.judge.command import JudgeRequest
 
-    raise typer.Exit(run(before, after, make_request(JudgeRequest, locals())))
+    raise typer.Exit(run(before, after, make_request(JudgeRequest, vars(options))))
 
 
-def plan(
+@dataclass(frozen=True)
+class PlanOptions:
+    """Argument and options of `assay plan`."""
+
     pilot: Annotated[
         Path | None,
         typer.Argument(
             metavar="BEFORE",
             help="Results before: their items are planned, and their rates say what is found.",
         ),
-    ] = None,
+    ] = None
     items: Annotated[
         str | None,
         typer.Option(
             metavar="FILE|N", help="A list of the items (CSV, JSONL), or how many; BEFORE's if not given."
         ),
-    ] = None,
+    ] = None
     clusters: Annotated[
         int | None,
         typer.Option(min=1, help="With --items N: how many clusters; as many as items if not given."),
-    ] = None,
+    ] = None
     rate: Annotated[
         float | None, typer.Option(min=0, max=1, help="Without BEFORE: mean score, as a share of its bounds.")
-    ] = None,
+    ] = None
     within: Annotated[
         float | None,
         typer.Option(
@@ -178,42 +198,45 @@ def plan(
             max=0.25,
             help="Variance of one draw within an item, with --rate; the largest if not given.",
         ),
-    ] = None,
+    ] = None
     spread: Annotated[
         float,
         typer.Option(
             min=0, max=100, metavar="POINTS", help="How much true gains of clusters differ (sd), assumed."
         ),
-    ] = 20.0,
+    ] = 20.0
     draws: Annotated[
         int | None, typer.Option(min=1, max=10_000, help="Draws of each item; BEFORE's if not given.")
-    ] = None,
-    metric: Annotated[str | None, METRIC] = None,
-    columns: Annotated[str | None, COLUMNS] = None,
-    bounds: Annotated[str | None, BOUNDS] = None,
-    effect: Annotated[float | None, EFFECT] = None,
-    lower: Annotated[bool | None, LOWER] = None,
-    alpha: Annotated[float, typer.Option(min=1e-6, max=0.1, help="Level of the test.")] = 0.05,
+    ] = None
+    metric: Annotated[str | None, METRIC] = None
+    columns: Annotated[str | None, COLUMNS] = None
+    bounds: Annotated[str | None, BOUNDS] = None
+    effect: Annotated[float | None, EFFECT] = None
+    lower: Annotated[bool | None, LOWER] = None
+    alpha: Annotated[float, typer.Option(min=1e-6, max=0.1, help="Level of the test.")] = 0.05
     one_sided: Annotated[
         bool, typer.Option("--one-sided", help="Better and worse are each tested at the whole level.")
-    ] = False,
+    ] = False
     no_worse: Annotated[
         bool, typer.Option("--no-worse", help="Plan to show no loss of --effect points, in place of a gain.")
-    ] = False,
+    ] = False
     rival: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="A player without skill that will have to be beaten too."),
-    ] = None,
+    ] = None
     made: Annotated[
         str | None, typer.Option("--date", metavar="YYYY-MM-DD", help="The day; today if not given.")
-    ] = None,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="File to write.")] = Path("plan.yaml"),
-) -> None:
+    ] = None
+    out: Annotated[Path, typer.Option(metavar="FILE", help="File to write.")] = Path("plan.yaml")
+
+
+@takes
+def plan(options: PlanOptions) -> None:
     """Plan a judgement before its results are there: items, draws, metric, level, what has to be shown, and
     which effect that finds."""
     from assay.tools.judge import planning as tool
 
-    tool.run(make_request(tool.PlanRequest, locals()))
+    tool.run(make_request(tool.PlanRequest, vars(options)))
 
 
 def health(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from assay.cli.naming import CUT, make_request, name_settings_of
+from assay.cli.naming import CUT, make_request, name_settings_of, takes
 
 
 def doctor(
@@ -107,79 +108,86 @@ def report(
     tool.run(Path.cwd(), revision)
 
 
-def evaluate(
-    tasks: Annotated[Path, typer.Option(metavar="FILE", help="Tasks file, one record a line.")],
+@dataclass(frozen=True)
+class EvaluateOptions:
+    """Options of `assay evaluate`."""
+
+    tasks: Annotated[Path, typer.Option(metavar="FILE", help="Tasks file, one record a line.")]
     policy: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="A model folder, models/base, or an adapter folder.")
-    ] = None,
+    ] = None
     player: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="A scripted player of the task, in the place of --policy."),
-    ] = None,
-    draws: Annotated[int | None, typer.Option(min=1, help="Episodes for each item.")] = None,
+    ] = None
+    draws: Annotated[int | None, typer.Option(min=1, help="Episodes for each item.")] = None
     best_of: Annotated[
         int | None, typer.Option(min=1, help="Also the best of so many draws; all if not given.")
-    ] = None,
-    greedy: Annotated[
-        bool, typer.Option("--greedy", help="Greedy decoding: one draw at temperature 0.")
-    ] = False,
+    ] = None
+    greedy: Annotated[bool, typer.Option("--greedy", help="Greedy decoding: one draw at temperature 0.")] = (
+        False
+    )
     task: Annotated[
         str | None, typer.Option(help="Preset of configs/task/; that of params.yaml if not given.")
-    ] = None,
+    ] = None
     items: Annotated[
         int | None, typer.Option(min=1, help="Number of items, strata in proportion; all if not given.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed of sampling and of worlds.")] = None,
-    temperature: Annotated[float | None, typer.Option(help="Sampling temperature, above 0.")] = None,
-    max_new_tokens: Annotated[int | None, typer.Option(min=1, help="Most tokens of one completion.")] = None,
+    ] = None
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of sampling and of worlds.")] = None
+    temperature: Annotated[float | None, typer.Option(help="Sampling temperature, above 0.")] = None
+    max_new_tokens: Annotated[int | None, typer.Option(min=1, help="Most tokens of one completion.")] = None
     batch_size: Annotated[
         int | None, typer.Option(min=1, help="Episodes held at once; changes no result.")
-    ] = None,
+    ] = None
     surface: Annotated[
         str | None, typer.Option(help="compact for a policy of the preset tiny, json for others.")
-    ] = None,
+    ] = None
     blocklist: Annotated[
         Path | None, typer.Option(help="Blocklist to use instead of the task's, one term a line.")
-    ] = None,
+    ] = None
     columns: Annotated[
         str | None,
         typer.Option(
             metavar="MEANING=FIELD,...",
             help="Which field of a record is item, prompt or reference; or a YAML file of them.",
         ),
-    ] = None,
-    cut: CUT = None,
+    ] = None
+    cut: CUT = None
     out: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Folder for the results; in .scratch/evaluate/ if not given."),
-    ] = None,
+    ] = None
     served: Annotated[
         str | None, typer.Option(metavar="URL", help="An OpenAI-compatible server, in the place of --policy.")
-    ] = None,
-    model: Annotated[str | None, typer.Option(metavar="NAME", help="Of the served model.")] = None,
+    ] = None
+    model: Annotated[str | None, typer.Option(metavar="NAME", help="Of the served model.")] = None
     key_variable: Annotated[
         str | None, typer.Option(metavar="NAME", help="Variable with the server's key; else ASSAY_API_KEY.")
-    ] = None,
-    in_flight: Annotated[int | None, typer.Option(min=1, max=1024, help="Requests at once; 8.")] = None,
-    timeout: Annotated[float | None, typer.Option(help="Seconds for an answer; 600.")] = None,
-    retries: Annotated[int | None, typer.Option(min=0, help="How often a request is made again; 8.")] = None,
-    requests_per_minute: Annotated[int | None, typer.Option(min=1, help="Most requests a minute.")] = None,
-    tokens_per_minute: Annotated[int | None, typer.Option(min=1, help="Most tokens a minute.")] = None,
-    price_in: Annotated[float | None, typer.Option(help="Price of a million tokens that are read.")] = None,
-    price_out: Annotated[float | None, typer.Option(help="Price of a million tokens written.")] = None,
+    ] = None
+    in_flight: Annotated[int | None, typer.Option(min=1, max=1024, help="Requests at once; 8.")] = None
+    timeout: Annotated[float | None, typer.Option(help="Seconds for an answer; 600.")] = None
+    retries: Annotated[int | None, typer.Option(min=0, help="How often a request is made again; 8.")] = None
+    requests_per_minute: Annotated[int | None, typer.Option(min=1, help="Most requests a minute.")] = None
+    tokens_per_minute: Annotated[int | None, typer.Option(min=1, help="Most tokens a minute.")] = None
+    price_in: Annotated[float | None, typer.Option(help="Price of a million tokens that are read.")] = None
+    price_out: Annotated[float | None, typer.Option(help="Price of a million tokens written.")] = None
     extra: Annotated[
         str | None, typer.Option(metavar="JSON", help="Further fields of each request; null leaves one out.")
-    ] = None,
-) -> None:
+    ] = None
+
+
+@takes
+def evaluate(options: EvaluateOptions) -> None:
     """Measure any policy on any tasks file, as the stages do; what is not given is as in the settings."""
     from assay.tools import evaluate as tool
 
-    given = locals()
-    asked = make_request(tool.EvaluationRequest, given)
+    asked = make_request(tool.EvaluationRequest, vars(options))
     from assay.policy.served.request import served_model
 
-    if (model_asked := served_model(given)) is None:
-        tool.run(Path.cwd(), asked) if player is None else tool.run_player(Path.cwd(), asked, player)
+    if (model_asked := served_model(vars(options))) is None:
+        tool.run(Path.cwd(), asked) if options.player is None else tool.run_player(
+            Path.cwd(), asked, options.player
+        )
         return
     from assay.tools import evaluate_served
 
