@@ -425,6 +425,33 @@ def test_a_model_plays_without_a_project_and_repeats_itself(
     assert len(one.turns) == 2 and one.success and one.reward == 2.0
 
 
+def test_what_a_played_environment_says_of_an_episode_stands_in_it_and_batches_are_stepped_at_once(
+    small: tuple[Any, Any],
+) -> None:
+    from assay.rollout import Batched, Engine, Environment, Told, play
+
+    sizes = list[int]()
+
+    class Once(Environment, Batched):
+        def reset(self, row: Any, seed: int) -> str:
+            return str(row["prompt"])
+
+        @staticmethod
+        def step_batch(environments: Any, completions: Any) -> list[Told]:
+            sizes.append(len(completions))
+            said = {"flags": {"short": True}, "metrics": {"chars": 3}, "action": "a", "ending": "said"}
+            return [Told(None, 1.0, success=True, **said) for _ in completions]
+
+        def step(self, completion: str) -> Told:
+            return self.step_batch([self], [completion])[0]
+
+    found = play(Engine(*small, max_new_tokens=2), Once, [PLUM], draws=3)
+    assert [(each.flags, each.metrics, each.ending) for each in found] == [
+        ({"short": True}, {"chars": 3.0}, "said")
+    ] * 3
+    assert sizes == [3] and found[0].turns[0].action == "a"
+
+
 PLUM = {"prompt": "plum?", "answer": "plum"}
 
 

@@ -257,6 +257,55 @@ def test_a_reward_functions_file_has_abilities_as_functions(tmp_path: Path) -> N
     assert rewards == [1.0, 0.0, 0.0] * 3 and task.ceiling == "gold"
 
 
+FACTORY = """
+from assay.rollout import Mark, Picture
+
+class Echo:
+    def reset(self, prompt, **row):
+        self.said = []
+
+    def say(self, word: str) -> str:
+        self.said.append(word)
+        return word
+
+    def get_reward(self):
+        return float(len(self.said))
+
+plane, marks = ("turns", "words"), {"said": True}
+
+def solution(row):
+    return row["answer"]
+
+def picture(row, completions):
+    return None
+
+def mark(row, completions):
+    return Mark(len(completions), 1, "said")
+
+def spent(row, completions):
+    return {"turns": {"used": len(completions) / 2}}
+"""
+
+
+@pytest.mark.parametrize("isolation", ["inline", "worker"])
+def test_a_public_environments_abilities_stand_beside_its_players(tmp_path: Path, isolation: str) -> None:
+    asked = {"entry": "assay.adapters:trl_factory", "options": {"entry": "task.py:Echo"}}
+    asked |= {"abilities": ["answer_key", "illustrate"], "max_turns": 2, "isolation": isolation}
+    task = written(tmp_path, FACTORY, **asked, success={"compare": "reward", "at_least": 1.0})
+    item = task.item({"id": "1", "prompt": "Say it.", "answer": "plum"})
+    state = task.start(item, 0)[1]
+    end = task.step(state, "plum").state
+    key, offer = answer_key(task), illustrated(task)
+    assert key is not None and key.solution(item) == "plum"
+    assert offer is not None and offer.pictures([state, end]) == [] and offer.mark([state, end]) is not None
+    assert offer.spent([state, end]) == {"turns": {"used": 0.5}}
+    lacking = settings(
+        **asked | {"abilities": ["batch_step"]}, success={"compare": "reward", "at_least": 1.0}
+    )
+    with pytest.raises(ConfigError, match="step_batch"):
+        _ = own_task(lacking, str(tmp_path)).start(item, 0)
+
+
 OF_CLASS = {"entry": "task.py:Guess", "success": {"compare": "environment"}}
 
 

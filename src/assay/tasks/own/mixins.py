@@ -73,7 +73,7 @@ def refuse_abilities(settings: OwnTask, home: type | ModuleType, where: str) -> 
                 raise ConfigError(
                     f"a class of {mixin.__name__}", found=f"class {home.__name__}", where=where, fix=fix
                 )
-        elif mixin is Batched:
+        elif mixin is Batched and not settings.entry.startswith("assay.adapters:"):
             continue  # a reward function is one: TRL calls it with a batch
         if declared:
             needed = [each for each, owner in _OWNER.items() if owner is mixin]
