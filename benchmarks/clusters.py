@@ -36,9 +36,9 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 from tests import templates
 
-from assay.dataset.clusters import find_chain, sizes_of, thresholds, united
-from assay.dataset.likeness import Compared, wording_of
-from assay.tasks.protocol import Item
+from assay.rollout.dataset.clusters import find_chain, sizes_of, thresholds, united
+from assay.rollout.dataset.likeness import Compared, wording_of
+from assay.rollout.tasks.protocol import Item
 
 SIMILARITY = 0.6  # dataset.near_duplicates of the shipped presets
 CALLS = ("simple_python", "multiple", "parallel", "live_simple", "live_multiple")

@@ -18,15 +18,15 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.common import RESULTS, ROOT, written
 
-from assay.dataset.suite import Suite, choose
-from assay.evaluation.replay import play_baseline
-from assay.evidence.tables.claim_tables import normalised_score
 from assay.pipeline.project import Project
-from assay.statistics.report import Report, report_on
-from assay.tasks.collider.baselines import best_place, claim, trusted_z
-from assay.tasks.collider.surfaces import Action
-from assay.tasks.collider.world.simulator import ColliderState
-from assay.tasks.protocol import Baseline, Task
+from assay.rollout.dataset.suite import Suite, choose
+from assay.rollout.evaluation.replay import play_baseline
+from assay.rollout.tasks.collider.baselines import best_place, claim, trusted_z
+from assay.rollout.tasks.collider.surfaces import Action
+from assay.rollout.tasks.collider.world.simulator import ColliderState
+from assay.rollout.tasks.protocol import Baseline, Task
+from assay.verdict.evidence.tables.claim_tables import normalised_score
+from assay.verdict.statistics.report import Report, report_on
 
 SHOWN = ("mean_reward", "success_rate")
 STOPS, FED = (3.0, 3.5, 9.0), (1, 2, 3)

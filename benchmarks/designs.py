@@ -45,10 +45,10 @@ from benchmarks.resealing import Files, put_rows, rederived, relocked, resealed,
 
 from assay.core.errors import PackageError
 from assay.core.evidence_files import place_of as path
+from assay.package.verification.content.rendered import tables_again
+from assay.package.verification.unpacked import Unpacked
 from assay.pipeline.project import Project
 from assay.stages.packing.layout import ADAPTER, BASE
-from assay.verify.content.rendered import tables_again
-from assay.verify.unpacked import Unpacked
 
 CONFIG = f"{ADAPTER}/adapter_config.json"
 LEVELS = ("V0", "V1", "V2", "V3", "V4", "V5")
@@ -280,8 +280,8 @@ def tried(given: tuple[str, Files]) -> dict[str, Any]:
     """Forge one design and return which level finds it first: V0 to V3, then V4 on every row, then V5."""
     from benchmarks.tamper import first_failure
 
-    from assay.verify.rerun.regenerated import regenerated
-    from assay.verify.rerun.retrained import retrained
+    from assay.package.verification.rerun.regenerated import regenerated
+    from assay.package.verification.rerun.retrained import retrained
 
     design = DESIGNS[given[0]]
     told = {"design": given[0], "kind": design.kind, "due": design.due, "level": NOTHING}

@@ -22,10 +22,10 @@ from benchmarks.common import RESULTS, ROOT, machine, options, written
 from tests.training import healthy_setup
 from tests.training.fault_library import FAULTS
 
+from assay.checks.doctor import command as doctor
 from assay.core.config.composition import Selection, compose
 from assay.core.config.reading import parse_params
 from assay.pipeline.project import Project
-from assay.tools.doctor import command as doctor
 
 REPEATS = 3
 

@@ -27,9 +27,9 @@ from benchmarks.common import RESULTS, machine, options, spread, turns, written
 from benchmarks.floors import SHAPES
 
 from assay.core.decoding import Decoding
-from assay.policy.engine.engine import Session
-from assay.policy.memory import keep_freed_memory
-from assay.policy.model import playing
+from assay.rollout.policy.engine.engine import Session
+from assay.rollout.policy.memory import keep_freed_memory
+from assay.rollout.policy.model import playing
 
 DRAFTS, PROMPT, NEW = 4, 512, 128
 KINDS, ROWS = ("copies", "random"), (1, 4, 16, 64)

@@ -24,11 +24,11 @@ from tests.tools.envcheck.gym import gym_tasks
 from tests.tools.envcheck.making import Made, composed
 from tests.tools.envcheck.sound import SOUND
 
+from assay.checks.envcheck.command import examined
+from assay.checks.findings import Finding
+from assay.checks.own_data.audit import project_for
 from assay.core.config.composition import presets
 from assay.pipeline.project import Project
-from assay.tools.envcheck.command import examined
-from assay.tools.findings import Finding
-from assay.tools.own_data.audit import project_for
 
 PRESETS = ("collider", "structured", "words", "frozen_lake", "rotate_matrix")
 

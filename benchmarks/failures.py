@@ -45,10 +45,10 @@ from benchmarks.common import RESULTS, ROOT, changed, machine, options, page, wr
 from assay.core.errors import EnvironmentFailure, TrainingStopped
 from assay.core.records import AlarmSource, Episode
 from assay.core.seeds import derive_seed
-from assay.evaluation import retries
 from assay.pipeline.policies import open_policy
 from assay.pipeline.project import Project
-from assay.tasks.protocol import Item, Message, Step, Task, Verdict
+from assay.rollout.evaluation import retries
+from assay.rollout.tasks.protocol import Item, Message, Step, Task, Verdict
 from assay.training.checkpoints.store import Checkpoints
 from assay.training.grpo import train
 from assay.training.log.history import History, Watch

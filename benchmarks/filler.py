@@ -2,7 +2,7 @@
 up tokens.
 
 Such a model hardly ever writes end-of-sequence, so every completion is as long as allowed, on both sides.
-Ours plays through `assay.evaluation.rollout.play`; stock as TRL does it: the group's copies of a prompt side
+Ours plays through `assay.rollout.evaluation.rollout.play`; stock as TRL does it: the group's copies of a prompt side
 by side through generate, and at each further turn the whole conversation, as token ids, once more.
 """
 
@@ -22,12 +22,12 @@ from benchmarks.floors import Shape, Work
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from assay.core.decoding import Backend, Decoding
-from assay.dataset.suite import Play
-from assay.evaluation.rollout import play
-from assay.policy.base import tiny
-from assay.policy.model import Policy
-from assay.policy.renderer import Dialogue
-from assay.tasks.protocol import Item, Step, Verdict
+from assay.rollout.dataset.suite import Play
+from assay.rollout.evaluation.rollout import play
+from assay.rollout.policy.base import tiny
+from assay.rollout.policy.model import Policy
+from assay.rollout.policy.renderer import Dialogue
+from assay.rollout.tasks.protocol import Item, Step, Verdict
 
 WORDS = [f"w{k:03d}" for k in range(1000)]
 

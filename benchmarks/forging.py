@@ -17,12 +17,12 @@ from safetensors.numpy import load, save
 
 from assay.core.evidence_files import place_of as path
 from assay.core.storage.json import dumps, read_record
-from assay.policy.digests import adapted_digest, digest_folder
+from assay.package.verification.content.weights import read_safetensors, weights_digest
+from assay.package.verification.unpacked import Unpacked
+from assay.rollout.policy.digests import adapted_digest, digest_folder
 from assay.stages.packing.layout import ADAPTER, BASE
-from assay.statistics.report import Reports, report_on
 from assay.training.log.step_chain import START, chain_of
-from assay.verify.content.weights import read_safetensors, weights_digest
-from assay.verify.unpacked import Unpacked
+from assay.verdict.statistics.report import Reports, report_on
 
 Forge = Callable[[Files], None]
 WEIGHTS = f"{ADAPTER}/adapter_model.safetensors"
@@ -233,7 +233,7 @@ def planned_anew(files: Files) -> None:
     """Let the plan name the alarms of params.yaml as they are now, and train.json the sha256 of the plan."""
     from assay.core.config.reading import parse_params
     from assay.core.storage.yaml import read_yaml
-    from assay.evidence.claim.plan import alarms_digest
+    from assay.verdict.evidence.claim.plan import alarms_digest
 
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "params.yaml").write_bytes(files["params.yaml"])
@@ -267,8 +267,8 @@ def with_digests(files: Files, before: Files, folder: Path) -> Files:
 def rung_anew(files: Files, folder: Path) -> Files:
     """Return the files with the alarms that log, validations and thresholds, as they are now, raise."""
     from assay.core.records import HealthSummary
+    from assay.package.verification.content.training import rung_again
     from assay.pipeline.live_log import quiet
-    from assay.verify.content.training import rung_again
 
     write(files, folder)
     package = Unpacked(folder)

@@ -35,13 +35,13 @@ from tests.training.toy_task import WORDS
 from tests.training.whole_project import run
 from transformers import AutoConfig
 
-from assay.policy.base import tiny
-from assay.policy.model import pin
-from assay.tools.doctor.forecast.forecast import BESIDE
-from assay.tools.doctor.forecast.memory import scales
-from assay.tools.doctor.forecast.pace import pace
-from assay.tools.doctor.forecast.rehearsal import Lengths, with_layers
-from assay.tools.findings import Deadline
+from assay.checks.doctor.forecast.forecast import BESIDE
+from assay.checks.doctor.forecast.memory import scales
+from assay.checks.doctor.forecast.pace import pace
+from assay.checks.doctor.forecast.rehearsal import Lengths, with_layers
+from assay.checks.findings import Deadline
+from assay.rollout.policy.base import tiny
+from assay.rollout.policy.model import pin
 from assay.training.adapter import tensors_digest
 
 GIB, STEPS = 2.0**30, 5

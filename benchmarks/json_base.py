@@ -26,13 +26,13 @@ from tests.training.whole_project import copied_project, run
 from assay.core.config.settings import Params, ScratchBase
 from assay.core.decoding import Decoding
 from assay.core.seeds import derive_seed, rng
-from assay.dataset.suite import choose
-from assay.evaluation.measure import measure
 from assay.pipeline.project import Project
-from assay.policy.base import tiny
-from assay.policy.model import Policy
-from assay.policy.renderer import Dialogue
-from assay.tasks.protocol import Message, Task
+from assay.rollout.dataset.suite import choose
+from assay.rollout.evaluation.measure import measure
+from assay.rollout.policy.base import tiny
+from assay.rollout.policy.model import Policy
+from assay.rollout.policy.renderer import Dialogue
+from assay.rollout.tasks.protocol import Message, Task
 
 PIECES = re.compile(r" ?[A-Za-z_]+|[0-9]|[^A-Za-z_0-9\s]+ ?")
 EVERYTHING_ELSE = ["\n", *map(chr, range(32, 127))]
@@ -44,7 +44,12 @@ PARSED, TRIED = 0.9, 64
 FACTS = "json_base.json"
 JSON = "collider_json"
 # What a base is made from; a change elsewhere makes no other base.
-MAKERS = ("configs", "data/{task}/SHA256SUMS", "src/assay/policy/base/tiny.py", "src/assay/tasks")
+MAKERS = (
+    "configs",
+    "data/{task}/SHA256SUMS",
+    "src/assay/rollout/policy/base/tiny.py",
+    "src/assay/rollout/tasks",
+)
 
 
 def base_project(name: str) -> Project:

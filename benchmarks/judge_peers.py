@@ -27,7 +27,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.common import RESULTS, page
 
-from assay.statistics.intervals import wilson
+from assay.verdict.statistics.intervals import wilson
 
 PEERS = {name: name.replace("-", "_") for name in ("evalsig", "evalconfidence", "paired-eval", "evalci")}
 NULLS, ALPHA = 400, 0.05
@@ -135,8 +135,8 @@ def numbers_of_evalci(arms: Arms, quick: bool) -> Numbers:
 
 def numbers_of_assay(arms: Arms, quick: bool) -> Numbers:
     from assay.core.records import Episode
-    from assay.evidence.claim.differences import compare_measure
-    from assay.tools.judge.rows import JudgedRow, as_episodes
+    from assay.verdict.evidence.claim.differences import compare_measure
+    from assay.verdict.judge.rows import JudgedRow, as_episodes
 
     def rows(name: str) -> list[JudgedRow]:
         return [

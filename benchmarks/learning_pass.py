@@ -29,8 +29,8 @@ from benchmarks import filler, floors
 from benchmarks.common import RESULTS, machine, options, written
 from trl.trainer.utils import add_fused_lm_head
 
-from assay.policy.model import Policy
-from assay.tools.doctor.forecast.memory import Meter
+from assay.checks.doctor.forecast.memory import Meter
+from assay.rollout.policy.model import Policy
 from assay.training import flat, logprobs
 from assay.training.kl import Divergence, Text
 

@@ -45,8 +45,8 @@ from benchmarks.common import RESULTS, options, written
 from benchmarks.made_logs import MadeLog
 from benchmarks.step_logs import StepLog
 
-from assay.tools.foreign_logs.judging import judge_log
-from assay.tools.foreign_logs.reading import read_foreign
+from assay.health.logs.judging import judge_log
+from assay.health.logs.reading import read_foreign
 
 HACKS = (*hack_logs.HACKS, *hack_logs.TODAY)
 CLEAN = (*sound_logs.CLEAN, *sound_logs.TODAY)

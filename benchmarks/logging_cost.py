@@ -12,11 +12,11 @@ from typing import Any
 from unittest import mock
 
 from assay.core.config.settings import Params
-from assay.dataset.suite import Suite
-from assay.evaluation.phases import Phases
 from assay.pipeline.live_log import Live
 from assay.pipeline.resume import RunKey
 from assay.pipeline.run_folder import RunFolder
+from assay.rollout.dataset.suite import Suite
+from assay.rollout.evaluation.phases import Phases
 from assay.training import trainer
 from assay.training.log.callback import Recorder
 from assay.training.log.history import History, Watch

@@ -29,14 +29,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.common import RESULTS, written
 
 from assay.core.seeds import rng as labelled_rng
-from assay.dataset.wording import content_of
-from assay.evidence.recipe.contest import level_of_pair
-from assay.evidence.recipe.runs import KnownClaim, KnownOpenings, KnownPlan, Run, registration_of
 from assay.pipeline.heldout_ledger import NOTHING, HeldoutLedger, noted, opened
 from assay.pipeline.note_openings import Recipe, left_out_of, placed, tries
-from assay.statistics.openings import opening_level
-from assay.statistics.seeds_and_items import crossed_mean, sign_flip_runs
-from assay.statistics.tests import sign_flip_tests
+from assay.rollout.dataset.wording import content_of
+from assay.verdict.evidence.recipe.contest import level_of_pair
+from assay.verdict.evidence.recipe.runs import KnownClaim, KnownOpenings, KnownPlan, Run, registration_of
+from assay.verdict.statistics.openings import opening_level
+from assay.verdict.statistics.seeds_and_items import crossed_mean, sign_flip_runs
+from assay.verdict.statistics.tests import sign_flip_tests
 
 REPLICATIONS, ALPHA, DRAWS, FLIPS = 3_000, 0.05, 2, 20_000
 ITEMS, ITEMS_OF_RECIPES = 48, 256  # few where policies are compared, since sign flips cost the most

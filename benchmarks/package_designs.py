@@ -46,24 +46,24 @@ from assay.core.storage.files import sha256_bytes
 from assay.core.storage.json import digest, dumps
 from assay.core.storage.untrusted import listing
 from assay.package import judgements
+from assay.package.verification.checks import Check, Level
+from assay.package.verification.content import rendered
+from assay.package.verification.content.regraded import regraded
+from assay.package.verification.content.rendered import files_again, pages_again, tables_again, written_names
+from assay.package.verification.levels import consistent, settings
+from assay.package.verification.unpacked import Unpacked
 from assay.pipeline.project import Project
 from assay.stages import render_evidence
 from assay.stages.packing.archive import unpack
 from assay.stages.packing.layout import OPENINGS, PROVENANCE, SUMS
 from assay.stages.packing.verify import check
-from assay.tools.judge import sources
-from assay.tools.judge.page import write_pages
-from assay.tools.judge.plan import PlannedItems, plan_text, read_plan
-from assay.tools.judge.rows import read_rows
-from assay.tools.judge.sources import Judgement
-from assay.tools.judge.verdict import judge
 from assay.training.log.step_chain import START, chain_of
-from assay.verify.checks import Check, Level
-from assay.verify.content import rendered
-from assay.verify.content.regraded import regraded
-from assay.verify.content.rendered import files_again, pages_again, tables_again, written_names
-from assay.verify.levels import consistent, settings
-from assay.verify.unpacked import Unpacked
+from assay.verdict.judge import sources
+from assay.verdict.judge.page import write_pages
+from assay.verdict.judge.plan import PlannedItems, plan_text, read_plan
+from assay.verdict.judge.rows import read_rows
+from assay.verdict.judge.sources import Judgement
+from assay.verdict.judge.verdict import judge
 
 RESULT = RESULTS / "tamper.json"
 LEVELS: tuple[Level, ...] = ("V0", "V1", "V2", "V3")

@@ -46,12 +46,12 @@ from tests.training.forecast_setup import END, Model, forecast, measured, settin
 from tests.training.toy_task import WORDS
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from assay.checks.doctor.forecast.forecast import BESIDE
+from assay.checks.doctor.forecast.memory import MemoryForecast, scales
+from assay.checks.doctor.forecast.rehearsal import Lengths
 from assay.core.config.reading import parse_params
 from assay.core.config.settings import Params
-from assay.policy.base import tiny
-from assay.tools.doctor.forecast.forecast import BESIDE
-from assay.tools.doctor.forecast.memory import MemoryForecast, scales
-from assay.tools.doctor.forecast.rehearsal import Lengths
+from assay.rollout.policy.base import tiny
 
 RESULT = RESULTS / "presets.json"
 GIB = 2.0**30

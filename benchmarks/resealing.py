@@ -13,15 +13,15 @@ from assay.core.console import quietly
 from assay.core.storage.files import sha256_bytes
 from assay.core.storage.json import dumps
 from assay.core.storage.yaml import read_yaml
+from assay.package.verification.checks import UNUSABLE
+from assay.package.verification.content.rendered import tables_again
+from assay.package.verification.unpacked import Unpacked
 from assay.pipeline.dvc_lock import folder_md5, lock_text, md5
 from assay.pipeline.project import Project
 from assay.stages import render_evidence
 from assay.stages.packing.archive import sealed, write_tar
 from assay.stages.packing.layout import NAME
 from assay.stages.packing.pages import BEFORE, documents
-from assay.verify.checks import UNUSABLE
-from assay.verify.content.rendered import tables_again
-from assay.verify.unpacked import Unpacked
 
 Files = dict[str, bytes]
 LISTS = ("SHA256SUMS",)

@@ -54,6 +54,9 @@ from assay.core.storage.json import write_json
 from assay.core.storage.yaml import read_yaml
 from assay.package.recipe import recipe_file
 from assay.package.recipe.check_seeds import LOGGED, check_seeds, older_provenance, pack_seeds
+from assay.package.verification.checks import UNUSABLE, Check, looked
+from assay.package.verification.content.rendered import training_again
+from assay.package.verification.packed_seed import PackedSeed, looks_at, seeds_apart
 from assay.pipeline.dvc_lock import lock_text
 from assay.pipeline.project import Project
 from assay.stages.packing.archive import unpack
@@ -61,9 +64,6 @@ from assay.stages.packing.layout import PROVENANCE
 from assay.stages.packing.pages import BEFORE
 from assay.stages.render_evidence.claim_at import claim_at
 from assay.training.log.step_chain import START, chain_of
-from assay.verify.checks import UNUSABLE, Check, looked
-from assay.verify.content.rendered import training_again
-from assay.verify.packed_seed import PackedSeed, looks_at, seeds_apart
 
 RESULT = RESULTS / "tamper.json"
 LEVELS = ("V1", "V2", "V3")

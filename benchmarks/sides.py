@@ -39,13 +39,13 @@ from assay.core.config.settings import Params
 from assay.core.decoding import Decoding
 from assay.core.records import Episode
 from assay.core.seeds import derive_seed
-from assay.dataset.suite import Play, Suite, choose
-from assay.evaluation.measure import measure
-from assay.evaluation.rollout import play
 from assay.pipeline.inputs import decoding_of
 from assay.pipeline.policies import open_policy
 from assay.pipeline.project import Project
-from assay.policy.processes import Processes
+from assay.rollout.dataset.suite import Play, Suite, choose
+from assay.rollout.evaluation.measure import measure
+from assay.rollout.evaluation.rollout import play
+from assay.rollout.policy.processes import Processes
 
 NEVER = 10**6
 CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}

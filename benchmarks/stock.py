@@ -23,11 +23,11 @@ import torch
 from transformers import TrainerCallback
 
 from assay.core.decoding import Decoding
-from assay.dataset.suite import Play
-from assay.policy.model import Policy
-from assay.policy.renderer import Dialogue
-from assay.tasks.collider.task import Collider
-from assay.tasks.protocol import Task
+from assay.rollout.dataset.suite import Play
+from assay.rollout.policy.model import Policy
+from assay.rollout.policy.renderer import Dialogue
+from assay.rollout.tasks.collider.task import Collider
+from assay.rollout.tasks.protocol import Task
 
 # The project's template, with what TRL asks of one: calls and results of tools are rendered, results as the
 # user's turn.

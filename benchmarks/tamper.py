@@ -48,14 +48,14 @@ from benchmarks.tamperings import KINDS, byte_of, flipped
 from assay.core.console import quietly
 from assay.core.storage.files import sha256_bytes
 from assay.package import checking as tool
+from assay.package.verification.checks import Check
+from assay.package.verification.content.regraded import regraded
+from assay.package.verification.content.rendered import files_again, pages_again, tables_again
+from assay.package.verification.levels import consistent, settings
+from assay.package.verification.unpacked import Unpacked
 from assay.stages.packing import verify as plain
 from assay.stages.packing.archive import unpack, write_gz
 from assay.stages.packing.layout import NAME
-from assay.verify.checks import Check
-from assay.verify.content.regraded import regraded
-from assay.verify.content.rendered import files_again, pages_again, tables_again
-from assay.verify.levels import consistent, settings
-from assay.verify.unpacked import Unpacked
 
 EVERY = 61  # so many-th is also given to the whole of `assay verify`; no divisor of the number of kinds
 DEPTHS = ("as is", "re-sealed", "re-locked")

@@ -21,12 +21,12 @@ from assay.core.config.composition import Selection, compose
 from assay.core.config.settings import Params
 from assay.core.records import Episode, OpenedRecords, OtherPolicy, Turn
 from assay.core.seeds import derive_seed, rng
-from assay.dataset.clusters import united
-from assay.evidence.claim.claim import Claim, compare
-from assay.evidence.claim.openings import level_of, opening_obstacles, opening_warnings, openings_of
-from assay.evidence.claim.plan import ClaimPlan
-from assay.evidence.claim.relaxed import relaxed_said
-from assay.tasks.protocol import Item
+from assay.rollout.dataset.clusters import united
+from assay.rollout.tasks.protocol import Item
+from assay.verdict.evidence.claim.claim import Claim, compare
+from assay.verdict.evidence.claim.openings import level_of, opening_obstacles, opening_warnings, openings_of
+from assay.verdict.evidence.claim.plan import ClaimPlan
+from assay.verdict.evidence.claim.relaxed import relaxed_said
 
 RESULT = RESULTS / "verdict_attacks.json"
 SUITE, CLUSTERS, DRAWS, SIMILARITY = "5" * 64, 256, 2, 0.6

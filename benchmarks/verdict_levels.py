@@ -32,10 +32,10 @@ from scipy import stats
 from scipy.optimize import brentq
 
 from assay.core.seeds import rng as labelled_rng
-from assay.statistics.bounded_mean import clusters_needed, not_better
-from assay.statistics.intervals import resample_counts
-from assay.statistics.power import smallest_gain
-from assay.statistics.tests import FEWEST_OPEN, sign_flip_tests
+from assay.verdict.statistics.bounded_mean import clusters_needed, not_better
+from assay.verdict.statistics.intervals import resample_counts
+from assay.verdict.statistics.power import smallest_gain
+from assay.verdict.statistics.tests import FEWEST_OPEN, sign_flip_tests
 
 REPLICATIONS, WEIGHTINGS, FLIPS, RESAMPLES = 3_000, 4_000, 2_000, 1_000
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from assay.evaluation.clusters import Array
+from assay.rollout.evaluation.clusters import Array
 
 _CHUNK = 1_000
 

@@ -30,8 +30,8 @@ from benchmarks import filler, floors, stock
 from benchmarks.common import RESULTS, alone, machine, options, spread, turns, written
 from benchmarks.learning_pass import EVERY, MIB, Probe, learned, policy_of, recorded
 
-from assay.policy.memory import keep_freed_memory
-from assay.tools.doctor.forecast.memory import Meter
+from assay.checks.doctor.forecast.memory import Meter
+from assay.rollout.policy.memory import keep_freed_memory
 from assay.training import flat
 
 RANK = 16  # of the adapter of `filler`

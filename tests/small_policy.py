@@ -9,9 +9,9 @@ from typing import Any
 from transformers import PreTrainedTokenizerFast
 
 from assay.core.config.settings import TinyArchitecture
-from assay.policy.base import tiny
-from assay.policy.model import Policy
-from assay.policy.renderer import Dialogue
+from assay.rollout.policy.base import tiny
+from assay.rollout.policy.model import Policy
+from assay.rollout.policy.renderer import Dialogue
 
 LETTERS = [chr(code) for code in range(32, 127)]
 SHAPE: dict[str, Any] = {

@@ -18,11 +18,11 @@ from benchmarks import filler, floors, json_base, presets, speed_cpu, speed_page
 from benchmarks.common import RESULTS
 
 from assay.core.decoding import Decoding
-from assay.dataset.suite import choose
-from assay.evaluation.rollout import play
-from assay.policy.model import Policy
-from assay.policy.renderer import Dialogue
-from assay.tasks.collider import Collider, ColliderSettings, generate
+from assay.rollout.dataset.suite import choose
+from assay.rollout.evaluation.rollout import play
+from assay.rollout.policy.model import Policy
+from assay.rollout.policy.renderer import Dialogue
+from assay.rollout.tasks.collider import Collider, ColliderSettings, generate
 from tests.house import ROOT
 from tests.small_policy import small_model, small_policy
 

@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from assay.tasks.protocol import Baseline, Item, Message, Oddity, PartKind, ScriptedRival, Step, Verdict
+from assay.rollout.tasks.protocol import Baseline, Item, Message, Oddity, PartKind, ScriptedRival, Step, Verdict
 
 
 class Echo:
@@ -124,7 +124,7 @@ class EchoTask(TaskSettings):
 
     def build(self, generation: Any, **_: Any) -> Any:
         """Return the task."""
-        from assay.tasks.echo.task import Echo
+        from assay.rollout.tasks.echo.task import Echo
 
         return Echo(self.pay)
 '''
@@ -136,11 +136,11 @@ from dataclasses import replace
 from pathlib import Path
 from assay.core.config.settings import TinyArchitecture
 from assay.stages.render_evidence import render
-from assay.evaluation.measure import measure
-from assay.policy.base import tiny
+from assay.rollout.evaluation.measure import measure
+from assay.rollout.policy.base import tiny
 from assay.core.decoding import Decoding
-from assay.policy.renderer import Dialogue
-from assay.policy.model import Policy
+from assay.rollout.policy.renderer import Dialogue
+from assay.rollout.policy.model import Policy
 from tests.verification.made_run import made_run
 
 # Figures are made and not drawn
@@ -196,13 +196,13 @@ def test_what_is_added_takes_ten_lines_at_most(thing: str) -> None:
 
 
 def add_task(root: Path) -> None:
-    written(root / "src/assay/tasks/echo/__init__.py", "")
-    written(root / "src/assay/tasks/echo/task.py", ECHO)
-    written(root / "src/assay/tasks/echo/settings.py", ECHO_SETTINGS)
+    written(root / "src/assay/rollout/tasks/echo/__init__.py", "")
+    written(root / "src/assay/rollout/tasks/echo/task.py", ECHO)
+    written(root / "src/assay/rollout/tasks/echo/settings.py", ECHO_SETTINGS)
     preset = (root / "configs/task/collider.yaml").read_text()
     audit = preset[preset.index("  cache:") :].replace("[heldout_ood, traps]", "[]")
     own = (
-        "task: {name: echo, code: src/assay/tasks/echo, pay: 1.0, max_new_tokens: {compact: 8, json: 8}}\n"
+        "task: {name: echo, code: src/assay/rollout/tasks/echo, pay: 1.0, max_new_tokens: {compact: 8, json: 8}}\n"
         "dataset:\n  root: data/echo\n"
     )
     written(root / "configs/task/echo.yaml", f"# @package _global_\n{own}{audit}")
@@ -217,11 +217,11 @@ def add_task(root: Path) -> None:
 
 
 def add_part(root: Path) -> None:
-    rewards = root / "src/assay/tasks/structured/grading/rewards.py"
+    rewards = root / "src/assay/rollout/tasks/structured/grading/rewards.py"
     insert(rewards, '        "schema_valid": share', f"        {BRIEF}\n")
     insert(rewards, "weights.schema_valid + has_gold", "weights.brief + ")
     insert(
-        root / "src/assay/tasks/structured/settings.py",
+        root / "src/assay/rollout/tasks/structured/settings.py",
         '    schema_valid: Fraction = _part("outcome")\n',
         '    brief: Fraction = _part("shaping")\n',
     )
@@ -229,10 +229,10 @@ def add_part(root: Path) -> None:
 
 
 def add_figure(root: Path) -> None:
-    written(root / "src/assay/evidence/figures/lengths_figure.py", LENGTHS)
-    gallery = root / "src/assay/evidence/figures/gallery.py"
-    line = "from assay.evidence.figures.lengths_figure import lengths, lengths_frame\n"
-    insert(gallery, "from assay.evidence.figures.paired_rows", line)
+    written(root / "src/assay/verdict/evidence/figures/lengths_figure.py", LENGTHS)
+    gallery = root / "src/assay/verdict/evidence/figures/gallery.py"
+    line = "from assay.verdict.evidence.figures.lengths_figure import lengths, lengths_frame\n"
+    insert(gallery, "from assay.verdict.evidence.figures.paired_rows", line)
     drawn = f'Drawn("lengths", lengths(*arms), "{CAPTION}", lengths_frame(*arms), "Episodes have few turns.")'
     insert(gallery, "    if not paired:\n        return drawn\n", f"    drawn.append({drawn})\n")
 

@@ -16,7 +16,7 @@ from ruamel.yaml import YAML
 
 from assay.core.config.tasks import HOME, task_names
 from assay.core.evidence_files import FILES, place_of
-from assay.verify.code import RAN
+from assay.package.verification.code import RAN
 from tests import house
 
 PIPELINE = YAML(typ="safe", pure=True).load((house.ROOT / "dvc.yaml").read_text(encoding="utf-8"))
@@ -52,7 +52,7 @@ def relative(path: Path) -> str:
 
 
 def room_of(name: str) -> str:
-    """Return the room of a module name such as assay.tasks.protocol."""
+    """Return the room of a module name such as assay.rollout.tasks.protocol."""
     return name.split(".")[1]
 
 
@@ -246,17 +246,21 @@ def test_trl_is_known_to_the_training_room_and_to_its_rehearsal_alone() -> None:
     for path in house.modules():
         if any(name.split(".")[0] == "trl" for name in house.imported(path)):
             assert relative(path).startswith(
-                ("assay/training/", "assay/tools/doctor/forecast/rehearsal.py")
+                ("assay/training/", "assay/checks/doctor/forecast/rehearsal.py")
             ), relative(path)
 
 
 # Where somebody's own code is found and run, which is no part of a task's rules.
-RUNS_CODE = ("assay/tasks/own/loading.py", "assay/tasks/own/isolation/", "assay/tasks/own/adapters/")
+RUNS_CODE = (
+    "assay/rollout/tasks/own/loading.py",
+    "assay/rollout/tasks/own/isolation/",
+    "assay/rollout/tasks/own/adapters/",
+)
 
 
 def test_tasks_open_no_file_and_import_no_torch() -> None:
     for path in house.modules():
-        if relative(path).startswith("assay/tasks/") and not relative(path).startswith(RUNS_CODE):
+        if relative(path).startswith("assay/rollout/tasks/") and not relative(path).startswith(RUNS_CODE):
             roots = {name.split(".")[0] for name in house.imported(path)}
             assert not roots & {
                 "torch",
@@ -280,7 +284,7 @@ def test_no_task_is_named_outside_of_the_room_of_tasks() -> None:
     names = re.compile("|".join(rf"\\b{name}\\b" for name in task_names()), re.I)
     for path in house.modules():
         text = path.read_text(encoding="utf-8")
-        if not relative(path).startswith("assay/tasks/"):
+        if not relative(path).startswith("assay/rollout/tasks/"):
             assert not names.search(text), f"{relative(path)}: {names.search(text)}"
 
 

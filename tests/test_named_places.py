@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from assay.cli.tools.sweep.sources import PLAYING
 from assay.core.config import composition
 from assay.core.config.composition import Selection, compose, place_of, use
 from assay.core.config.forms import form_of, shown_form
 from assay.core.config.reading import parse_params
 from assay.core.errors import ConfigError
 from assay.pipeline.project import Project
-from assay.tools.sweep.sources import PLAYING
 from tests import house
 from tests.calling import called
 from tests.house import ROOT
@@ -30,7 +30,7 @@ SELECTIONS = (
     Selection("tiny", "collider", 0),
 )
 # Rooms in which params.yaml is the file of a package, which has no presets.
-OF_PACKAGES = ("assay/verify/", "assay/package/", "assay/stages/packing/")
+OF_PACKAGES = ("assay/package/verification/", "assay/package/", "assay/stages/packing/")
 
 
 def nodes(values: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:

@@ -16,7 +16,7 @@ from nbclient.exceptions import CellExecutionError
 
 from assay.core.evidence_files import place_of
 from assay.core.storage.json import read_record
-from assay.evidence.claim.claim import Claim
+from assay.verdict.evidence.claim.claim import Claim
 from tests.house import ROOT
 from tests.verification.made_run import made_run
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from assay.checks.own_data.audit import project_for
+from assay.cli.tools import new_task
 from assay.core.storage.yaml import read_yaml
-from assay.tools import new_task
-from assay.tools.own_data.audit import project_for
 from tests.house import ROOT
 from tests.pages import blocks, text_of
 from tests.smoke import copy_project

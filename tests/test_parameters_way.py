@@ -16,6 +16,8 @@ from assay.core.config.composition import check, use
 from assay.core.config.reading import parse_params
 from assay.core.errors import ConfigError, RecordError
 from assay.core.storage.yaml import read_yaml
+from assay.package.verification.content.training import log_whole
+from assay.package.verification.unpacked import Unpacked
 from assay.pipeline.project import Project
 from assay.pipeline.resume import run_key
 from assay.pipeline.run_folder import NOT_IN_KEY
@@ -23,8 +25,6 @@ from assay.stages.packing.archive import unpack
 from assay.stages.train import READS
 from assay.training.log.step_chain import check_chain
 from assay.training.recipe import grpo_config
-from assay.verify.content.training import log_whole
-from assay.verify.unpacked import Unpacked
 from tests.copied_house import copied
 from tests.few_presets import leave_few
 from tests.house import ROOT

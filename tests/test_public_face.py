@@ -21,8 +21,8 @@ from assay.health import HealthCallback, Monitor, examine
 from assay.health.callback import HealthWarning
 from assay.package import Verification, checking, pack, verify
 from assay.package.checking import VerifyRequest
-from assay.tools.judge.command import JudgeRequest, judge_files
 from assay.verdict import Results, compare, plan, read, report
+from assay.verdict.judge.command import JudgeRequest, judge_files
 from tests.house import ROOT
 
 _BLOCK = re.compile(r"^(?:<!-- (?P<needs>[^\n]+) -->\n)?```python\n(?P<code>.*?)^```", re.M | re.S)
@@ -53,7 +53,13 @@ def test_a_library_names_what_it_offers_and_documents_it(library: str) -> None:
 
 # In one process: what the first of them would load, the others would find.
 LIGHT = (
-    *("assay.verdict", "assay.health", "assay.cli", "assay.tools.judge.command", "assay.tools.judge.page"),
+    *(
+        "assay.verdict",
+        "assay.health",
+        "assay.cli",
+        "assay.verdict.judge.command",
+        "assay.verdict.judge.page",
+    ),
     *("assay.package", "assay.package.judgements", "assay.stages.packing.card"),
     "huggingface_hub.repocard_data",
 )

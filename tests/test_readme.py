@@ -15,14 +15,14 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from assay.checks.envcheck.command import SKIPPED
 from assay.cli import app
 from assay.cli.moved import NO_SUCH_COMMAND
 from assay.cli.reference import reference
 from assay.core import errors
 from assay.core.storage.yaml import read_yaml
 from assay.package.publish import readme
-from assay.tools.envcheck.command import SKIPPED
-from assay.verify.checks import CODES
+from assay.package.verification.checks import CODES
 from tests.house import ROOT
 from tests.pages import MARK, PAGES, Command, anchors, commands, mentions, text_of, without_blocks
 from tests.week.table import WEEK

@@ -13,7 +13,7 @@ import pytest
 
 from assay.core.evidence_files import place_of
 from assay.core.storage.yaml import read_yaml
-from assay.evidence.claim.claim import Claim
+from assay.verdict.evidence.claim.claim import Claim
 from tests.house import ROOT
 from tests.training.whole_project import environment
 from tests.verification.made_run import made_run

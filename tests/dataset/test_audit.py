@@ -13,15 +13,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.audit.audit import ALWAYS_REFUSED, REPORTED, Audited, audit, cure, refuse_unusable, require_records
-from assay.audit.drift import changes, index_of
+from assay.checks.own_data.splits import make_files, split_by_group, split_of_groups
 from assay.core.config.settings import AuditSettings
 from assay.core.errors import DataError
 from assay.core.storage.json import dumps
-from assay.dataset.schema_files import SchemaFiles
-from assay.dataset.source import load
 from assay.pipeline.inputs import task_with
-from assay.tools.own_data.splits import make_files, split_by_group, split_of_groups
+from assay.rollout.audit.audit import (
+    ALWAYS_REFUSED,
+    REPORTED,
+    Audited,
+    audit,
+    cure,
+    refuse_unusable,
+    require_records,
+)
+from assay.rollout.audit.drift import changes, index_of
+from assay.rollout.dataset.schema_files import SchemaFiles
+from assay.rollout.dataset.source import load
 from tests import own_data
 from tests.own_data import jsonl, row
 
@@ -250,7 +258,7 @@ def test_every_finding_is_listed_and_beyond_a_bound_how_many_are_not(
     assert lines(audited(folder, content), "no_gold") == list(range(81, 121))
     for name, count in (("blank_line", 30), ("unreadable", 50), ("no_gold", 40)):
         assert (kinds[name].count, len(kinds[name].first), kinds[name].unlisted) == (count, count, 0)
-    monkeypatch.setattr("assay.audit.audit.MOST_LISTED", 7)
+    monkeypatch.setattr("assay.rollout.audit.audit.MOST_LISTED", 7)
     cut = audited(folder, content).report.kinds["no_gold"]
     assert (cut.count, len(cut.first), cut.unlisted) == (40, 7, 33)
 

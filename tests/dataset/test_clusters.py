@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from assay.dataset.clusters import find_chain, sizes_of, thresholds, united
-from assay.dataset.likeness import Compared, alike, wording_of
-from assay.dataset.wording import essence, essential_words
-from assay.tasks.protocol import Item
+from assay.rollout.dataset.clusters import find_chain, sizes_of, thresholds, united
+from assay.rollout.dataset.likeness import Compared, alike, wording_of
+from assay.rollout.dataset.wording import essence, essential_words
+from assay.rollout.tasks.protocol import Item
 from tests import house, templates
 
 Row = Mapping[str, Any]

@@ -13,11 +13,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.audit.contamination import BOILERPLATE, NGRAM, Texts, answers_inside, contamination, shared_ngrams
-from assay.dataset.audit_records import Contamination, judged, overlap_said
-from assay.dataset.source import DataRow, KeptRecord
-from assay.dataset.wording import words_of
-from assay.tasks.protocol import Item
+from assay.rollout.audit.contamination import (
+    BOILERPLATE,
+    NGRAM,
+    Texts,
+    answers_inside,
+    contamination,
+    shared_ngrams,
+)
+from assay.rollout.dataset.audit_records import Contamination, judged, overlap_said
+from assay.rollout.dataset.source import DataRow, KeptRecord
+from assay.rollout.dataset.wording import words_of
+from assay.rollout.tasks.protocol import Item
 from tests import house
 
 SPLITS = ("train", "validation", "heldout")

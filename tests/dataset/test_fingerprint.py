@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.audit.audit import Audited, audit, refuse_unusable
 from assay.core.config.settings import AuditSettings
 from assay.core.errors import DataError
 from assay.core.storage.json import dumps, read_record
-from assay.dataset.fingerprint import Fingerprint, dataset_sha256, enforce, fingerprint
-from assay.dataset.schema_files import SchemaFiles
-from assay.dataset.source import DataFile, read_lines, resolved
-from assay.dataset.verified import check_sums, covered, parse_sums, sums_text
-from assay.tasks.collider import Collider, ColliderSettings, generate
+from assay.rollout.audit.audit import Audited, audit, refuse_unusable
+from assay.rollout.dataset.fingerprint import Fingerprint, dataset_sha256, enforce, fingerprint
+from assay.rollout.dataset.schema_files import SchemaFiles
+from assay.rollout.dataset.source import DataFile, read_lines, resolved
+from assay.rollout.dataset.verified import check_sums, covered, parse_sums, sums_text
+from assay.rollout.tasks.collider import Collider, ColliderSettings, generate
 from tests import own_data
 from tests.house import ROOT
 

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.audit.audit import Audited
+from assay.checks.own_data import audit as tool
 from assay.core.errors import DataError
-from assay.dataset.source import MAX_LINE_BYTES, LinesRead, read_lines, read_tasks
+from assay.rollout.audit.audit import Audited
+from assay.rollout.dataset.source import MAX_LINE_BYTES, LinesRead, read_lines, read_tasks
 from assay.stages import fingerprint
-from assay.tools.own_data import audit as tool
 from tests import own_data
 from tests.house import ROOT
 from tests.own_data import jsonl, row
@@ -127,7 +127,7 @@ def test_one_line_of_half_a_gigabyte_costs_no_more_memory_than_its_limit(tmp_pat
     with path.open("wb") as stream:
         stream.truncate(500_000_000)
     code = (
-        "import resource, sys; from pathlib import Path; from assay.dataset.source import read_tasks\n"
+        "import resource, sys; from pathlib import Path; from assay.rollout.dataset.source import read_tasks\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         "found = read_tasks(Path(sys.argv[1]), where='x', fix='')\n"
         "assert found.refused[0].number == 1 and not found.lines\n"

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from assay.core.errors import EnvironmentFailure
-from assay.tasks.protocol import Item, Message, Step, Task, Verdict
+from assay.rollout.tasks.protocol import Item, Message, Step, Task, Verdict
 
 Call = tuple[str, str, int]
 

@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from assay.statistics.seeds_and_items import (
+from assay.verdict.statistics.seeds_and_items import (
     iqm,
     optimality_gap,
     probability_of_improvement,

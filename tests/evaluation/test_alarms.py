@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assay.core.records import Episode
-from assay.evaluation.alarms import alarms
+from assay.rollout.evaluation.alarms import alarms
 from tests.evaluation.test_statistics import play
 from tests.training.toy_task import Letters
 

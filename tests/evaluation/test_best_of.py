@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from assay.core.errors import EvidenceError
 from assay.core.records import Episode
-from assay.evaluation.measures import best_of
-from assay.statistics.checkpoint_rows import best_of_items
+from assay.rollout.evaluation.measures import best_of
+from assay.verdict.statistics.checkpoint_rows import best_of_items
 from tests.evaluation.test_statistics import play
 
 

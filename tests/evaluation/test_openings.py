@@ -10,13 +10,13 @@ import pytest
 from assay.core.decoding import Decoding
 from assay.core.errors import TaskError
 from assay.core.records import Episode
-from assay.dataset.suite import Suite
-from assay.evaluation.alarms import cuts_said
-from assay.evaluation.replay import graded_again
-from assay.evaluation.rollout import play
-from assay.evaluation.trajectory import open_item
-from assay.policy.model import Policy
-from assay.tasks.protocol import Item
+from assay.rollout.dataset.suite import Suite
+from assay.rollout.evaluation.alarms import cuts_said
+from assay.rollout.evaluation.replay import graded_again
+from assay.rollout.evaluation.rollout import play
+from assay.rollout.evaluation.trajectory import open_item
+from assay.rollout.policy.model import Policy
+from assay.rollout.tasks.protocol import Item
 from tests.small_policy import small_policy
 from tests.training.toy_task import WORDS, Letters
 

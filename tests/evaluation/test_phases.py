@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.evaluation.phases import Phases, Stopwatch, latency, untimed
+from assay.rollout.evaluation.phases import Phases, Stopwatch, latency, untimed
 from tests.evaluation.test_report import suite
 from tests.evaluation.test_statistics import play
 

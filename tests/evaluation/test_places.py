@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from assay.pipeline.heldout_ledger import NOTHING, HeldoutLedger, merged, noted, opened
 from assay.pipeline.note_openings import Recipe, placed, tries
-from assay.statistics.openings import opening_level
+from assay.verdict.statistics.openings import opening_level
 
 SEEDS = (0, 1, 2, 3)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from assay.core.records import Episode
 from assay.core.seeds import rng
-from assay.statistics.power import PlannedPower, planned_power, planned_said, smallest_gain
+from assay.verdict.statistics.power import PlannedPower, planned_power, planned_said, smallest_gain
 from tests.evaluation.test_statistics import play
 
 Array = NDArray[np.float64]

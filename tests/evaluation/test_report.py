@@ -9,9 +9,9 @@ import pytest
 from assay.core.errors import EvidenceError
 from assay.core.records import Episode, Interval, Turn
 from assay.core.seeds import rng
-from assay.evaluation.measures import column_name, is_rate, measure_names, value_of
-from assay.statistics.checkpoint_rows import best_of_items, checkpoint_row
-from assay.statistics.report import Report, summarise
+from assay.rollout.evaluation.measures import column_name, is_rate, measure_names, value_of
+from assay.verdict.statistics.checkpoint_rows import best_of_items, checkpoint_row
+from assay.verdict.statistics.report import Report, summarise
 
 
 def told(report: Report) -> tuple[dict[str, Interval], int]:

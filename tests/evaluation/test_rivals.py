@@ -22,25 +22,25 @@ from assay.core.errors import PolicyError
 from assay.core.records import Episode
 from assay.core.seeds import rng
 from assay.core.storage.json import read_records
-from assay.dataset.suite import Play, Suite
-from assay.evaluation import measure as measuring
-from assay.evaluation.few_shot import Shown, few_shot
-from assay.evaluation.replay import graded_again, play_baseline
-from assay.evaluation.rollout import play
 from assay.pipeline import rivals as playing
 from assay.pipeline.heldout_ledger import openings, policies_that_saw
 from assay.pipeline.project import Project
 from assay.pipeline.rival_files import BaseRival, BaseRivals, file_of, suite_for, valid
-from assay.policy.base import tiny
-from assay.policy.base.words import CHAT_TEMPLATE, SPECIAL, Words
-from assay.policy.engine.choice import masked
-from assay.policy.engine.grammar import Grammars
-from assay.policy.model import Policy
-from assay.policy.renderer import Dialogue
+from assay.rollout.dataset.suite import Play, Suite
+from assay.rollout.evaluation import measure as measuring
+from assay.rollout.evaluation.few_shot import Shown, few_shot
+from assay.rollout.evaluation.replay import graded_again, play_baseline
+from assay.rollout.evaluation.rollout import play
+from assay.rollout.policy.base import tiny
+from assay.rollout.policy.base.words import CHAT_TEMPLATE, SPECIAL, Words
+from assay.rollout.policy.engine.choice import masked
+from assay.rollout.policy.engine.grammar import Grammars
+from assay.rollout.policy.model import Policy
+from assay.rollout.policy.renderer import Dialogue
+from assay.rollout.tasks.collider import Collider, ColliderSettings
+from assay.rollout.tasks.protocol import Item, Task
+from assay.rollout.tasks.rivals import CONSTANT, FEW_SHOT, OF_THE_BASE, players_of, rivals_of, worked_example
 from assay.stages import fingerprint, pre_eval
-from assay.tasks.collider import Collider, ColliderSettings
-from assay.tasks.protocol import Item, Task
-from assay.tasks.rivals import CONSTANT, FEW_SHOT, OF_THE_BASE, players_of, rivals_of, worked_example
 from tests import own_data
 from tests.house import ROOT
 from tests.small_policy import small_model
@@ -409,7 +409,7 @@ def test_a_base_that_cannot_be_bound_and_has_no_room_is_told_and_goes_on(
     def refused(policy: Policy) -> None:
         raise PolicyError("a tokenizer that llguidance can read", found="runes", where="x", fix="none")
 
-    monkeypatch.setattr("assay.policy.engine.grammar.Grammars", refused)
+    monkeypatch.setattr("assay.rollout.policy.engine.grammar.Grammars", refused)
     tokenizer = tiny.build_tokenizer(CHARACTERS)
     inputs = prepared.inputs("train", "heldout")
     table: Any = SimpleNamespace(inputs=inputs, policy=policy_of(tokenizer, positions=64))

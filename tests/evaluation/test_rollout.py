@@ -16,12 +16,12 @@ from assay.core.decoding import Decoding
 from assay.core.errors import ConfigError, EnvironmentLost
 from assay.core.records import Episode
 from assay.core.seeds import derive_seed
-from assay.dataset.suite import Play, Suite, choose
-from assay.evaluation.measure import measure
-from assay.evaluation.phases import Phases
-from assay.evaluation.rollout import Lost, Rollout, attempt, play, play_baseline
-from assay.policy.model import Policy
-from assay.tasks.collider import Collider, ColliderSettings, generate
+from assay.rollout.dataset.suite import Play, Suite, choose
+from assay.rollout.evaluation.measure import measure
+from assay.rollout.evaluation.phases import Phases
+from assay.rollout.evaluation.rollout import Lost, Rollout, attempt, play, play_baseline
+from assay.rollout.policy.model import Policy
+from assay.rollout.tasks.collider import Collider, ColliderSettings, generate
 from tests.evaluation.failing_environment import Failing
 from tests.small_policy import small_policy
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from assay.statistics.seeds_and_items import (
+from assay.verdict.statistics.seeds_and_items import (
     CrossedMean,
     bootstrap,
     cell_weights,
@@ -20,7 +20,7 @@ from assay.statistics.seeds_and_items import (
     sign_flip_runs,
     weighted_mean,
 )
-from assay.statistics.tests import sign_flip_tests
+from assay.verdict.statistics.tests import sign_flip_tests
 
 Array = NDArray[np.float64]
 DRAWS = 4

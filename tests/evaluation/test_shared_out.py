@@ -12,15 +12,15 @@ import pytest
 
 from assay.core.errors import EnvironmentLost
 from assay.core.records import Episode
-from assay.dataset.suite import choose
-from assay.evaluation import measure as measuring
-from assay.evaluation.measure import measure
-from assay.evaluation.replay import graded_again
-from assay.evaluation.rollout import play_baseline
-from assay.policy.model import Policy
-from assay.policy.processes import Processes
-from assay.tasks.collider import Collider, ColliderSettings, generate
-from assay.tasks.protocol import Task
+from assay.rollout.dataset.suite import choose
+from assay.rollout.evaluation import measure as measuring
+from assay.rollout.evaluation.measure import measure
+from assay.rollout.evaluation.replay import graded_again
+from assay.rollout.evaluation.rollout import play_baseline
+from assay.rollout.policy.model import Policy
+from assay.rollout.policy.processes import Processes
+from assay.rollout.tasks.collider import Collider, ColliderSettings, generate
+from assay.rollout.tasks.protocol import Task
 from tests.evaluation.failing_environment import Failing
 from tests.evaluation.test_rollout import SAMPLED, TASK, Memory, policy, suite
 

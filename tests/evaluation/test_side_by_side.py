@@ -12,16 +12,16 @@ import pytest
 from assay.core.decoding import Decoding
 from assay.core.errors import EnvironmentFailure, EnvironmentLost, TaskError
 from assay.core.records import Episode
-from assay.dataset.suite import Suite, choose
-from assay.evaluation import retries
-from assay.evaluation.measure import measure
-from assay.evaluation.replay import graded_again
-from assay.evaluation.rollout import Lost, Rollout, attempt, play, play_baseline
-from assay.policy.model import Policy
+from assay.rollout.dataset.suite import Suite, choose
+from assay.rollout.evaluation import retries
+from assay.rollout.evaluation.measure import measure
+from assay.rollout.evaluation.replay import graded_again
+from assay.rollout.evaluation.rollout import Lost, Rollout, attempt, play, play_baseline
+from assay.rollout.policy.model import Policy
+from assay.rollout.tasks.own.isolation.server import ADDRESS
+from assay.rollout.tasks.own.task import OwnState, OwnTask, own_task
+from assay.rollout.tasks.protocol import Item, Message, Step, Task
 from assay.stages.render_evidence.remembered import Remembered, remembered
-from assay.tasks.own.isolation.server import ADDRESS
-from assay.tasks.own.task import OwnState, OwnTask, own_task
-from assay.tasks.protocol import Item, Message, Step, Task
 from tests.small_policy import small_policy
 from tests.tasks.own.test_isolation import serve
 from tests.tasks.own.test_lessons import settings
@@ -29,7 +29,7 @@ from tests.tasks.own.test_lessons import settings
 GAME = """
 import os, time
 from pathlib import Path
-from assay.tasks.own.api import Environment, Told
+from assay.rollout.tasks.own.api import Environment, Told
 
 class Game(Environment):
     def reset(self, row, seed):

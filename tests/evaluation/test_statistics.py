@@ -15,17 +15,17 @@ from scipy import stats
 from assay.core.errors import EvidenceError
 from assay.core.records import Episode
 from assay.core.seeds import rng
-from assay.evaluation.clusters import ClusterSums, cluster_sums, paired_cluster_differences
-from assay.statistics.bounded_mean import bounded_mean_test, clusters_needed, smallest_certain_gain
-from assay.statistics.intervals import (
+from assay.rollout.evaluation.clusters import ClusterSums, cluster_sums, paired_cluster_differences
+from assay.verdict.statistics.bounded_mean import bounded_mean_test, clusters_needed, smallest_certain_gain
+from assay.verdict.statistics.intervals import (
     mean_interval,
     median_difference_interval,
     median_interval,
     rate_interval,
     wilson,
 )
-from assay.statistics.power import detectable_effect
-from assay.statistics.tests import FEWEST_OPEN, holm, open_mean_interval, sign_flip
+from assay.verdict.statistics.power import detectable_effect
+from assay.verdict.statistics.tests import FEWEST_OPEN, holm, open_mean_interval, sign_flip
 
 
 def sums_of(totals: list[float] | np.ndarray, sizes: list[float] | np.ndarray | None = None) -> ClusterSums:

@@ -15,8 +15,8 @@ from pydantic import TypeAdapter
 
 from assay.core.config.settings import GenerationSettings
 from assay.core.config.tasks import every_task, settings_class
-from assay.dataset.suite import SAMPLING_AGAIN, Suite, choose, rules_of
-from assay.tasks.protocol import Item
+from assay.rollout.dataset.suite import SAMPLING_AGAIN, Suite, choose, rules_of
+from assay.rollout.tasks.protocol import Item
 from tests.composed import composed
 from tests.house import ROOT
 

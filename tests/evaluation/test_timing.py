@@ -13,10 +13,10 @@ from assay.core.errors import EvidenceError
 from assay.core.records import Interval
 from assay.core.seeds import rng
 from assay.core.storage.json import read_record, write_json
-from assay.evaluation.clusters import cluster_sums
-from assay.evaluation.phases import PHASES
-from assay.statistics.intervals import mean_interval
-from assay.statistics.timing import TimingSummary, block_interval, timing_summary
+from assay.rollout.evaluation.clusters import cluster_sums
+from assay.rollout.evaluation.phases import PHASES
+from assay.verdict.statistics.intervals import mean_interval
+from assay.verdict.statistics.timing import TimingSummary, block_interval, timing_summary
 
 
 def series(n: int, correlation: float, label: int) -> list[float]:

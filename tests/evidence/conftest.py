@@ -14,9 +14,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from assay.core.records import Episode
 from assay.core.seeds import rng
-from assay.evidence.claim.claim import Beside, Claim, ClaimPlan, Compared, Played, compare
-from assay.evidence.words.remarks import Remark
-from assay.statistics.report import Report, summarise
+from assay.verdict.evidence.claim.claim import Beside, Claim, ClaimPlan, Compared, Played, compare
+from assay.verdict.evidence.words.remarks import Remark
+from assay.verdict.statistics.report import Report, summarise
 from synthetic_episodes import SUITE, arm
 
 

@@ -11,14 +11,14 @@ from typing import Any
 import pandas as pd
 
 from assay.core.records import Episode, HealthSummary, TrainFacts
-from assay.evidence.claim.claim import Claim
-from assay.evidence.figures.comparison_figures import before_after_summary, reward_distribution
-from assay.evidence.figures.drawing import render
-from assay.evidence.page.report import Basis, Comparison, Shows, report_html
-from assay.evidence.page.shell import Shown, Tick
-from assay.evidence.tables.trajectories import KINDS, Pair, Stepped
-from assay.evidence.words.remarks import remark
-from assay.tasks.protocol import Panel, Picture
+from assay.rollout.tasks.protocol import Panel, Picture
+from assay.verdict.evidence.claim.claim import Claim
+from assay.verdict.evidence.figures.comparison_figures import before_after_summary, reward_distribution
+from assay.verdict.evidence.figures.drawing import render
+from assay.verdict.evidence.page.report import Basis, Comparison, Shows, report_html
+from assay.verdict.evidence.page.shell import Shown, Tick
+from assay.verdict.evidence.tables.trajectories import KINDS, Pair, Stepped
+from assay.verdict.evidence.words.remarks import remark
 from conftest import make_claim, make_report
 from synthetic_episodes import arm, episode
 

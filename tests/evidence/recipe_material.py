@@ -7,8 +7,8 @@ from typing import Any
 
 from assay.core.records import Episode, HealthSummary, TrainFacts
 from assay.core.seeds import rng
-from assay.evidence.claim.openings import Openings
-from assay.evidence.recipe.runs import KnownClaim, KnownTraining, Run
+from assay.verdict.evidence.claim.openings import Openings
+from assay.verdict.evidence.recipe.runs import KnownClaim, KnownTraining, Run
 from conftest import make_claim, make_plan
 from synthetic_episodes import SUITE, arm
 

@@ -13,17 +13,17 @@ from assay.core.config.settings import AcknowledgedAlarm
 from assay.core.errors import EvidenceError
 from assay.core.records import HEALTH_RULES, Episode, HealthRule, RuleSummary
 from assay.core.seeds import rng
-from assay.dataset.audit_records import Contamination, Overlap, judged, overlap_said
-from assay.dataset.fingerprint import Fingerprint, SplitFingerprint
-from assay.dataset.suite import Suite
-from assay.evidence.claim.aa_test import aa_control
-from assay.evidence.claim.claim import Claim, ClaimPlan, Compared, not_evaluable, plan_digest
-from assay.evidence.claim.differences import gain_split, success_changes
-from assay.evidence.claim.plan import largest_cluster
-from assay.evidence.claim.warnings import answer_for
-from assay.evidence.words.remarks import Remark, remark
-from assay.evidence.words.sentences import controls_said
-from assay.tasks.protocol import Item
+from assay.rollout.dataset.audit_records import Contamination, Overlap, judged, overlap_said
+from assay.rollout.dataset.fingerprint import Fingerprint, SplitFingerprint
+from assay.rollout.dataset.suite import Suite
+from assay.rollout.tasks.protocol import Item
+from assay.verdict.evidence.claim.aa_test import aa_control
+from assay.verdict.evidence.claim.claim import Claim, ClaimPlan, Compared, not_evaluable, plan_digest
+from assay.verdict.evidence.claim.differences import gain_split, success_changes
+from assay.verdict.evidence.claim.plan import largest_cluster
+from assay.verdict.evidence.claim.warnings import answer_for
+from assay.verdict.evidence.words.remarks import Remark, remark
+from assay.verdict.evidence.words.sentences import controls_said
 from conftest import codes, make_claim, make_plan
 from synthetic_episodes import SUITE, arm, episode
 

@@ -14,19 +14,19 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from assay.core.records import Episode, Interval
 from assay.core.seeds import rng
-from assay.evidence.claim.claim import Claim
-from assay.evidence.claim.differences import compare_measure, deltas
-from assay.evidence.details.confidence import verdict_right
-from assay.evidence.figures.comparison_figures import reward_histogram
-from assay.evidence.figures.drawing import render
-from assay.evidence.figures.forest_figure import cluster_gains, forest, forest_frame, newcombe
-from assay.evidence.figures.gallery import Drawn, of_comparison
-from assay.evidence.figures.paired_rows import PairedRow, strata_rows
-from assay.evidence.figures.verdict_figures import calibration, calibration_frame, false_claims
-from assay.evidence.formatting import difference_text
-from assay.evidence.tables.claim_tables import plot_tables
-from assay.statistics.intervals import wilson
-from assay.statistics.report import Report
+from assay.verdict.evidence.claim.claim import Claim
+from assay.verdict.evidence.claim.differences import compare_measure, deltas
+from assay.verdict.evidence.details.confidence import verdict_right
+from assay.verdict.evidence.figures.comparison_figures import reward_histogram
+from assay.verdict.evidence.figures.drawing import render
+from assay.verdict.evidence.figures.forest_figure import cluster_gains, forest, forest_frame, newcombe
+from assay.verdict.evidence.figures.gallery import Drawn, of_comparison
+from assay.verdict.evidence.figures.paired_rows import PairedRow, strata_rows
+from assay.verdict.evidence.figures.verdict_figures import calibration, calibration_frame, false_claims
+from assay.verdict.evidence.formatting import difference_text
+from assay.verdict.evidence.tables.claim_tables import plot_tables
+from assay.verdict.statistics.intervals import wilson
+from assay.verdict.statistics.report import Report
 from conftest import make_claim, make_plan, make_report
 from synthetic_episodes import SUITE, arm
 from synthetic_structured import structured_arm

@@ -9,10 +9,10 @@ import pytest
 
 from assay.core.records import Episode, HealthSummary, RuleSummary
 from assay.core.seeds import rng
-from assay.evidence.claim.aa_test import AA_LEVEL, Control, aa_control
-from assay.evidence.claim.claim import Claim
-from assay.evidence.claim.random_reward import random_reward_control
-from assay.evidence.words.sentences import random_reward_said
+from assay.verdict.evidence.claim.aa_test import AA_LEVEL, Control, aa_control
+from assay.verdict.evidence.claim.claim import Claim
+from assay.verdict.evidence.claim.random_reward import random_reward_control
+from assay.verdict.evidence.words.sentences import random_reward_said
 from conftest import codes, make_claim, make_plan
 from synthetic_episodes import arm
 

@@ -12,10 +12,10 @@ import pytest
 
 from assay.core.records import Episode
 from assay.core.seeds import rng
-from assay.evidence.details.details import Details, details_of
-from assay.evidence.details.tables import detail_notes, detail_tables
-from assay.evidence.words.remarks import remark
-from assay.statistics.power import planned_power
+from assay.verdict.evidence.details.details import Details, details_of
+from assay.verdict.evidence.details.tables import detail_notes, detail_tables
+from assay.verdict.evidence.words.remarks import remark
+from assay.verdict.statistics.power import planned_power
 from conftest import codes
 from synthetic_episodes import arm, episode
 

@@ -16,10 +16,11 @@ from matplotlib.figure import Figure
 
 from assay.core.records import Episode, Interval
 from assay.core.seeds import rng
-from assay.evidence.claim.claim import Claim
-from assay.evidence.claim.differences import deltas
-from assay.evidence.figures import drawing
-from assay.evidence.figures.comparison_figures import (
+from assay.training.log.history import component_row
+from assay.verdict.evidence.claim.claim import Claim
+from assay.verdict.evidence.claim.differences import deltas
+from assay.verdict.evidence.figures import drawing
+from assay.verdict.evidence.figures.comparison_figures import (
     before_after_summary,
     headline_rows,
     level_rows,
@@ -27,15 +28,20 @@ from assay.evidence.figures.comparison_figures import (
     rates_before_after,
     reward_distribution,
 )
-from assay.evidence.figures.drawing import AFTER, BEFORE, STYLE, look, new_figure, render
-from assay.evidence.figures.forest_figure import cluster_gains, forest
-from assay.evidence.figures.forest_rows import ForestRow, draw_forest
-from assay.evidence.figures.paired_rows import PairedRow, draw_levels, draw_rows, level_room, row_places
-from assay.evidence.figures.progress_figures import checkpoint_progression, reward_components
-from assay.evidence.figures.training_figures import training_curve
-from assay.statistics.checkpoint_rows import best_of_items, checkpoint_row
-from assay.statistics.report import Report
-from assay.training.log.history import component_row
+from assay.verdict.evidence.figures.drawing import AFTER, BEFORE, STYLE, look, new_figure, render
+from assay.verdict.evidence.figures.forest_figure import cluster_gains, forest
+from assay.verdict.evidence.figures.forest_rows import ForestRow, draw_forest
+from assay.verdict.evidence.figures.paired_rows import (
+    PairedRow,
+    draw_levels,
+    draw_rows,
+    level_room,
+    row_places,
+)
+from assay.verdict.evidence.figures.progress_figures import checkpoint_progression, reward_components
+from assay.verdict.evidence.figures.training_figures import training_curve
+from assay.verdict.statistics.checkpoint_rows import best_of_items, checkpoint_row
+from assay.verdict.statistics.report import Report
 from conftest import make_claim, make_plan, make_report
 from synthetic_episodes import SUITE
 from synthetic_structured import FLAGS, METRICS, PARTS, structured_arm
@@ -103,7 +109,7 @@ def test_no_global_state_is_touched() -> None:
     render(training_curve(log()))
     assert mpl.rcParams.copy() == settings
     names = ("drawing", "training_figures", "comparison_figures")
-    assert not any(hasattr(sys.modules[f"assay.evidence.figures.{name}"], "pyplot") for name in names)
+    assert not any(hasattr(sys.modules[f"assay.verdict.evidence.figures.{name}"], "pyplot") for name in names)
 
 
 @pytest.mark.parametrize("column", ["reward", "loss", "kl", "grad_norm"])

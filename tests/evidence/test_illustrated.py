@@ -9,17 +9,17 @@ from typing import Any, cast
 import pytest
 
 from assay.core.records import Episode
-from assay.dataset.suite import Suite
-from assay.evaluation.replay import play_baseline, states_of
-from assay.evidence.figures.drawing import render
-from assay.evidence.figures.gallery import of_what_was_done
-from assay.evidence.figures.illustrated_figures import mark_rows, panels_shown, spending_rows
-from assay.evidence.page.stepping import HEIGHT, moments
-from assay.evidence.tables.trajectories import Stepped
+from assay.rollout.dataset.suite import Suite
+from assay.rollout.evaluation.replay import play_baseline, states_of
+from assay.rollout.tasks.collider import Collider, ColliderSettings, generate
+from assay.rollout.tasks.protocol import Task
 from assay.stages.render_evidence.illustrations import illustrations, stepped
 from assay.stages.render_evidence.remembered import Remembered
-from assay.tasks.collider import Collider, ColliderSettings, generate
-from assay.tasks.protocol import Task
+from assay.verdict.evidence.figures.drawing import render
+from assay.verdict.evidence.figures.gallery import of_what_was_done
+from assay.verdict.evidence.figures.illustrated_figures import mark_rows, panels_shown, spending_rows
+from assay.verdict.evidence.page.stepping import HEIGHT, moments
+from assay.verdict.evidence.tables.trajectories import Stepped
 
 Arms = tuple[list[Episode], list[Episode]]
 

@@ -9,13 +9,13 @@ from typing import Any, cast
 import pytest
 
 from assay.core.records import Episode, HealthSummary, RuleSummary
-from assay.evidence.claim.claim import Claim
-from assay.evidence.page.shell import Tick
-from assay.evidence.words.remarks import Remark, remark
+from assay.rollout.tasks.protocol import Task
 from assay.stages.render_evidence.claim_inputs import OTHER_PLAN, OTHER_POLICY
 from assay.stages.render_evidence.integrity import integrity
 from assay.stages.render_evidence.limits import limits
-from assay.tasks.protocol import Task
+from assay.verdict.evidence.claim.claim import Claim
+from assay.verdict.evidence.page.shell import Tick
+from assay.verdict.evidence.words.remarks import Remark, remark
 from conftest import make_claim, make_report
 from made_pages import FACTS
 from synthetic_episodes import SUITE

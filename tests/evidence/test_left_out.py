@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from assay.core.records import Episode
-from assay.evidence.claim.left_out import leave_one_out
-from assay.evidence.words.sentences import controls_said, left_out_said
+from assay.verdict.evidence.claim.left_out import leave_one_out
+from assay.verdict.evidence.words.sentences import controls_said, left_out_said
 from conftest import make_claim
 from synthetic_episodes import episode
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from assay.core.records import OpenedRecords, OtherPolicy
-from assay.evidence.claim.openings import level_of, opening_obstacles, opening_warnings, openings_of
-from assay.evidence.claim.plan import ClaimPlan
-from assay.evidence.words.remarks import Remark, remark
-from assay.evidence.words.sentences import opening_said
+from assay.verdict.evidence.claim.openings import level_of, opening_obstacles, opening_warnings, openings_of
+from assay.verdict.evidence.claim.plan import ClaimPlan
+from assay.verdict.evidence.words.remarks import Remark, remark
+from assay.verdict.evidence.words.sentences import opening_said
 
 PLAN = ClaimPlan.model_construct(alpha=0.05, seeds=(0, 1, 2))
 

@@ -14,10 +14,10 @@ import pytest
 from matplotlib.figure import Figure
 
 from assay.core.errors import EvidenceError
-from assay.evidence.escape import visible
-from assay.evidence.figures.drawing import render
-from assay.evidence.figures.forest_figure import cluster_gains, forest
-from assay.evidence.page.shell import escaped, shell
+from assay.verdict.evidence.escape import visible
+from assay.verdict.evidence.figures.drawing import render
+from assay.verdict.evidence.figures.forest_figure import cluster_gains, forest
+from assay.verdict.evidence.page.shell import escaped, shell
 from conftest import make_claim
 from hostile import PAYLOADS
 from made_pages import Tags, made_page

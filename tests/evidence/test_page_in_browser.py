@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.evidence.page.shell import shell
+from assay.verdict.evidence.page.shell import shell
 from browser import CHROMIUM, Browser, browser
 from hostile import PAYLOADS
 from made_pages import KINDS, made_page, plain_claim

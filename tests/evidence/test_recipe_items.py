@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from assay.core.records import Episode
-from assay.evidence.recipe.records import RecipeClaim
-from assay.evidence.recipe.tables import compare_runs
+from assay.verdict.evidence.recipe.records import RecipeClaim
+from assay.verdict.evidence.recipe.tables import compare_runs
 from recipe_material import run
 from synthetic_episodes import arm
 

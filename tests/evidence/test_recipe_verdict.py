@@ -12,18 +12,18 @@ import numpy as np
 import pytest
 
 from assay.core.errors import EvidenceError
-from assay.evidence.figures.recipe_figures import performance_profile, seeds_forest
-from assay.evidence.recipe.contest import Contest
-from assay.evidence.recipe.records import RecipeClaim
-from assay.evidence.recipe.runs import Run
-from assay.evidence.recipe.tables import (
+from assay.verdict.evidence.figures.recipe_figures import performance_profile, seeds_forest
+from assay.verdict.evidence.recipe.contest import Contest
+from assay.verdict.evidence.recipe.records import RecipeClaim
+from assay.verdict.evidence.recipe.runs import Run
+from assay.verdict.evidence.recipe.tables import (
     RecipeComparison,
     compare_runs,
     comparison_markdown,
     contests_frame,
     csv_rows,
 )
-from assay.statistics.seeds_and_items import iqm
+from assay.verdict.statistics.seeds_and_items import iqm
 from recipe_material import BASE, BEFORE, facts, run, runs
 from synthetic_episodes import arm
 from test_figures import words

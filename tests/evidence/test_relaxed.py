@@ -13,8 +13,8 @@ from assay.core.config.health import HealthSettings
 from assay.core.config.reading import parse_params
 from assay.core.config.settings import Gates, Params
 from assay.core.config.training import ExternalTraining
-from assay.evidence.claim.relaxed import CHOICES, NUMBERS, looser_limits, other_measuring, relaxed
-from assay.evidence.words.remarks import remark
+from assay.verdict.evidence.claim.relaxed import CHOICES, NUMBERS, looser_limits, other_measuring, relaxed
+from assay.verdict.evidence.words.remarks import remark
 
 PRESETS = sorted(path.stem for path in (ROOT / "configs/grpo").glob("[!_]*.yaml") if "smoke" not in path.stem)
 

@@ -10,12 +10,12 @@ import pandas as pd
 
 from assay.core.records import Episode
 from assay.core.seeds import rng
-from assay.evidence.claim.claim import Claim
-from assay.evidence.page.item_index import index_of_items
-from assay.evidence.page.report import item_by_item, pairs_that_fit
-from assay.evidence.page.shell import SCRIPT, Tick, few_rows
-from assay.evidence.tables.trajectories import KINDS, Pair, choose_pairs
-from assay.evidence.words.remarks import remark
+from assay.verdict.evidence.claim.claim import Claim
+from assay.verdict.evidence.page.item_index import index_of_items
+from assay.verdict.evidence.page.report import item_by_item, pairs_that_fit
+from assay.verdict.evidence.page.shell import SCRIPT, Tick, few_rows
+from assay.verdict.evidence.tables.trajectories import KINDS, Pair, choose_pairs
+from assay.verdict.evidence.words.remarks import remark
 from conftest import make_claim, make_plan
 from made_pages import FACTS, Tags, figures, hostile_pair, made_page, page_of, plain_claim
 from synthetic_episodes import SUITE, arm, episode

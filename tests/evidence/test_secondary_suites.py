@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import pytest
 
-from assay.evidence.claim.openings import Openings
-from assay.evidence.claim.plan import ClaimPlan, PlannedSuite, plan_digest
-from assay.evidence.claim.secondary_suites import PlayedSuite, secondary_frame
-from assay.evidence.words.sentences import controls_said, secondary_said
+from assay.verdict.evidence.claim.openings import Openings
+from assay.verdict.evidence.claim.plan import ClaimPlan, PlannedSuite, plan_digest
+from assay.verdict.evidence.claim.secondary_suites import PlayedSuite, secondary_frame
+from assay.verdict.evidence.words.sentences import controls_said, secondary_said
 from conftest import make_claim, make_plan, never_right
 from synthetic_episodes import arm
 

@@ -7,7 +7,7 @@ import pytest
 from tests.evidence.test_comparison_panels import HUNT
 
 from assay.core.records import Episode
-from assay.evidence.details.confidence import stated_confidence
+from assay.verdict.evidence.details.confidence import stated_confidence
 
 
 def _state(confidences: list[float | None]) -> list[Episode]:

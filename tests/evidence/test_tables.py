@@ -12,13 +12,15 @@ import pytest
 from tests.tasks.structured.material import CALL_GOLD, GOLD, call_row, row, settings
 
 from assay.core.records import Episode, HealthSummary, Interval, TrainFacts
-from assay.evidence.claim.claim import Claim
-from assay.evidence.claim.differences import deltas
-from assay.evidence.claim.warnings import cut_off, empty, no_gold, of_training
-from assay.evidence.claim.what_was_run import BaseFacts, base_said, run_frame
-from assay.evidence.figures.verdict_figures import validity_frame
-from assay.evidence.formatting import interval_text
-from assay.evidence.tables.claim_tables import (
+from assay.rollout.tasks.collider import Collider, ColliderSettings, generate
+from assay.rollout.tasks.structured import Structured
+from assay.verdict.evidence.claim.claim import Claim
+from assay.verdict.evidence.claim.differences import deltas
+from assay.verdict.evidence.claim.warnings import cut_off, empty, no_gold, of_training
+from assay.verdict.evidence.claim.what_was_run import BaseFacts, base_said, run_frame
+from assay.verdict.evidence.figures.verdict_figures import validity_frame
+from assay.verdict.evidence.formatting import interval_text
+from assay.verdict.evidence.tables.claim_tables import (
     BeforeAfter,
     before_after_metrics,
     ladder_frame,
@@ -26,9 +28,7 @@ from assay.evidence.tables.claim_tables import (
     measures_frame,
     readme_block,
 )
-from assay.evidence.words.remarks import remark
-from assay.tasks.collider import Collider, ColliderSettings, generate
-from assay.tasks.structured import Structured
+from assay.verdict.evidence.words.remarks import remark
 from conftest import make_claim, make_report
 from made_pages import FACTS
 from synthetic_episodes import SUITE, arm

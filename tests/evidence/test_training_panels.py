@@ -13,11 +13,11 @@ from matplotlib.figure import Figure
 
 from assay.core.records import HEALTH_RULES, HealthEvent
 from assay.core.seeds import rng
-from assay.evidence.figures.drawing import render, thinned
-from assay.evidence.figures.gallery import of_training
-from assay.evidence.figures.health_figure import health_strip, spans
-from assay.evidence.figures.progress_figures import reward_components
-from assay.evidence.figures.training_figures import training_curve
+from assay.verdict.evidence.figures.drawing import render, thinned
+from assay.verdict.evidence.figures.gallery import of_training
+from assay.verdict.evidence.figures.health_figure import health_strip, spans
+from assay.verdict.evidence.figures.progress_figures import reward_components
+from assay.verdict.evidence.figures.training_figures import training_curve
 from test_figures import log, structured_components, words
 
 

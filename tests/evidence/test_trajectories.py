@@ -16,11 +16,11 @@ from tests.house import ROOT
 from assay.core.evidence_files import FILES, NAMED_DATA, RESULTS
 from assay.core.records import Episode
 from assay.core.seeds import rng
-from assay.evidence.claim.claim import Claim
-from assay.evidence.escape import fenced, inline, visible
-from assay.evidence.tables.evidence_readme import VERIFY, landing_page
-from assay.evidence.tables.trajectories import RIGHT, Pair, choose_pairs, sample_trajectories
-from assay.evidence.words.remarks import remark
+from assay.verdict.evidence.claim.claim import Claim
+from assay.verdict.evidence.escape import fenced, inline, visible
+from assay.verdict.evidence.tables.evidence_readme import VERIFY, landing_page
+from assay.verdict.evidence.tables.trajectories import RIGHT, Pair, choose_pairs, sample_trajectories
+from assay.verdict.evidence.words.remarks import remark
 from conftest import make_claim
 from hostile import PAYLOADS
 from synthetic_episodes import episode

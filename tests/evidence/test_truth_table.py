@@ -8,10 +8,10 @@ import pytest
 from tests.house import ROOT
 
 from assay.core.records import Episode, Interval
-from assay.evidence.claim.effect import Effect, effect_of, margins_of
-from assay.evidence.claim.verdict import decide
-from assay.evidence.words.remarks import remark
-from assay.evidence.words.sentences import size_said
+from assay.verdict.evidence.claim.effect import Effect, effect_of, margins_of
+from assay.verdict.evidence.claim.verdict import decide
+from assay.verdict.evidence.words.remarks import remark
+from assay.verdict.evidence.words.sentences import size_said
 from conftest import codes, make_claim, make_plan, never_right
 from synthetic_episodes import arm
 

@@ -10,12 +10,12 @@ from pydantic import ValidationError
 from tests.house import ROOT
 
 from assay.core.records import Alarm, Interval, RuleSummary, TrainAlarm
-from assay.dataset.audit_records import Overlap
-from assay.dataset.external import WholeFacts
-from assay.evidence.words import reference
-from assay.evidence.words.english import KINDS, TEXTS
-from assay.evidence.words.remarks import Remark, remark, values_of
-from assay.evidence.words.sentences import controls_said, heading
+from assay.rollout.dataset.audit_records import Overlap
+from assay.rollout.dataset.external import WholeFacts
+from assay.verdict.evidence.words import reference
+from assay.verdict.evidence.words.english import KINDS, TEXTS
+from assay.verdict.evidence.words.remarks import Remark, remark, values_of
+from assay.verdict.evidence.words.sentences import controls_said, heading
 from conftest import make_claim, make_plan
 from synthetic_episodes import arm
 

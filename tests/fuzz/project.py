@@ -117,14 +117,14 @@ def _preset(root: Path, name: str, values: Any) -> None:
 
 
 def _base_facts(root: Path) -> None:
-    from assay.policy.digests import digest_folder
+    from assay.rollout.policy.digests import digest_folder
 
     facts = {"kind": "scratch", "seed": 0, "digest": digest_folder(root / "models/base")}
     write_json(root / place_of("base.json"), facts)
 
 
 def _package(root: Path) -> None:
-    from assay.policy.digests import adapted_digest, digest_folder
+    from assay.rollout.policy.digests import adapted_digest, digest_folder
     from assay.stages.package import members_of
     from assay.stages.packing.archive import sealed, write_tar
     from assay.stages.packing.layout import NAME

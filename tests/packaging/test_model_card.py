@@ -16,17 +16,17 @@ from assay.core.evidence_files import place_of
 from assay.core.installed import Required
 from assay.core.records import Interval, TrainFacts
 from assay.core.storage.json import read_record
-from assay.dataset.fingerprint import Fingerprint
-from assay.evidence.claim.claim import Claim, Compared, not_evaluable
-from assay.evidence.claim.effect import Effect
-from assay.evidence.claim.what_was_run import BaseFacts
-from assay.evidence.formatting import difference_text, interval_text
-from assay.evidence.tables.claim_tables import BeforeAfter
-from assay.evidence.words.remarks import remark
 from assay.pipeline.project import Project
+from assay.rollout.dataset.fingerprint import Fingerprint
 from assay.stages.packing.card import CardNumbers, model_card
 from assay.stages.packing.layout import ADAPTER, BASE, MADE, strangers
-from assay.statistics.report import Reports
+from assay.verdict.evidence.claim.claim import Claim, Compared, not_evaluable
+from assay.verdict.evidence.claim.effect import Effect
+from assay.verdict.evidence.claim.what_was_run import BaseFacts
+from assay.verdict.evidence.formatting import difference_text, interval_text
+from assay.verdict.evidence.tables.claim_tables import BeforeAfter
+from assay.verdict.evidence.words.remarks import remark
+from assay.verdict.statistics.report import Reports
 from tests.house import ROOT
 from tests.training.healthy_setup import composed
 

@@ -13,8 +13,8 @@ import torch
 from assay.core.config.settings import ParitySettings
 from assay.core.decoding import Decoding
 from assay.core.errors import PackageError
-from assay.policy.base.adapter_files import Weights, merge
-from assay.policy.model import Policy
+from assay.rollout.policy.base.adapter_files import Weights, merge
+from assay.rollout.policy.model import Policy
 from assay.stages.packing.parity import MergeComparison, Side, refusal, rounded_up
 from tests.policy.adapted import OPENINGS, adapted_base
 
@@ -55,7 +55,7 @@ def one_weight(model: Any) -> None:
 
 
 def forgotten_layer(model: Any, weights: Weights) -> None:
-    from assay.policy.model import load
+    from assay.rollout.policy.model import load
 
     plain = load(weights.base, adapter=None, device="cpu", dtype="float32", quantization=None)
     model.model.layers[0].self_attn.v_proj.weight.data.copy_(

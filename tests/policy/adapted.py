@@ -8,8 +8,8 @@ import torch
 from peft import LoraConfig, get_peft_model
 
 from assay.core.config.settings import TinyArchitecture
-from assay.policy.base import tiny
-from assay.policy.base.adapter_files import Weights
+from assay.rollout.policy.base import tiny
+from assay.rollout.policy.base.adapter_files import Weights
 
 SHAPE = TinyArchitecture(
     hidden_size=32, intermediate_size=64, layers=2, heads=2, max_positions=128, initializer_range=0.1

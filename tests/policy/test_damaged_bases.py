@@ -17,11 +17,11 @@ from safetensors.torch import load_file, save_file
 
 from assay.core.decoding import Decoding
 from assay.core.errors import PolicyError
-from assay.policy.base import tiny
-from assay.policy.base.model_files import own_code, refuse_unreadable
-from assay.policy.engine.context import windows_of
-from assay.policy.engine.engine import Session
-from assay.policy.model import evaluating, load, open_tokenizer, playing
+from assay.rollout.policy.base import tiny
+from assay.rollout.policy.base.model_files import own_code, refuse_unreadable
+from assay.rollout.policy.engine.context import windows_of
+from assay.rollout.policy.engine.engine import Session
+from assay.rollout.policy.model import evaluating, load, open_tokenizer, playing
 from tests.policy.architectures import logprobs_of
 from tests.small_policy import small_base
 

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from assay.core.errors import PolicyError
-from assay.policy import renderer
-from assay.policy.base.adapter_files import Weights, merge
-from assay.policy.base.tiny import CHAT_TEMPLATE, build_tokenizer
-from assay.policy.base.words import END, Words
-from assay.policy.model import load
-from assay.policy.renderer import SHORT, Dialogue
-from assay.tasks.collider.surfaces import compact_vocabulary
-from assay.tasks.structured import shop
-from assay.verify.folders import _NOTHING_AROUND
+from assay.package.verification.folders import _NOTHING_AROUND
+from assay.rollout.policy import renderer
+from assay.rollout.policy.base.adapter_files import Weights, merge
+from assay.rollout.policy.base.tiny import CHAT_TEMPLATE, build_tokenizer
+from assay.rollout.policy.base.words import END, Words
+from assay.rollout.policy.model import load
+from assay.rollout.policy.renderer import SHORT, Dialogue
+from assay.rollout.tasks.collider.surfaces import compact_vocabulary
+from assay.rollout.tasks.structured import shop
 from tests.policy.adapted import adapted_base
 
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -12,10 +12,10 @@ import torch
 
 from assay.core.decoding import Completion, Decoding
 from assay.core.errors import ConfigError
-from assay.policy.backends.select import converse
-from assay.policy.engine import lean_prompts, lean_reader
-from assay.policy.engine.engine import Session
-from assay.policy.model import Policy, evaluating, playing
+from assay.rollout.policy.backends.select import converse
+from assay.rollout.policy.engine import lean_prompts, lean_reader
+from assay.rollout.policy.engine.engine import Session
+from assay.rollout.policy.model import Policy, evaluating, playing
 from tests.policy import test_lean
 from tests.policy.architectures import END, PAD, VOCABULARY, build
 from tests.policy.test_engine import policy as tiny_policy

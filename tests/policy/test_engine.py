@@ -11,10 +11,10 @@ import torch
 from peft import LoraConfig, get_peft_model
 from peft.tuners.lora import Linear as Lora
 
-from assay.policy.engine import fused_lora as module
-from assay.policy.engine.choice import BLOCK, _inverse, _inverse_by_blocks, choose
-from assay.policy.engine.fused_lora import summed
-from assay.policy.model import Policy
+from assay.rollout.policy.engine import fused_lora as module
+from assay.rollout.policy.engine.choice import BLOCK, _inverse, _inverse_by_blocks, choose
+from assay.rollout.policy.engine.fused_lora import summed
+from assay.rollout.policy.model import Policy
 from tests.policy.architectures import build
 from tests.small_policy import small_policy
 

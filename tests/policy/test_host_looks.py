@@ -13,9 +13,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from assay.core.decoding import Decoding
-from assay.policy.engine import engine, lean_prompts
-from assay.policy.engine.engine import Session
-from assay.policy.model import evaluating
+from assay.rollout.policy.engine import engine, lean_prompts
+from assay.rollout.policy.engine.engine import Session
+from assay.rollout.policy.model import evaluating
 from assay.training import flat
 from tests.policy.architectures import PAD, VOCABULARY, build
 from tests.training.test_flat import read, with_lora

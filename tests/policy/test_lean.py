@@ -14,17 +14,17 @@ import torch
 
 from assay.core.decoding import Decoding
 from assay.core.errors import ConfigError
-from assay.policy.backends.select import converse
-from assay.policy.base import tiny
-from assay.policy.engine import engine, lean_forward, lean_prompts
-from assay.policy.engine.choice import Bits
-from assay.policy.engine.context import windows_of
-from assay.policy.engine.engine import Session, reader_of
-from assay.policy.engine.kv_cache import STEP
-from assay.policy.engine.lean_reader import LeanReader
-from assay.policy.engine.lean_weights import weights_of
-from assay.policy.model import Policy, evaluating, load, playing
-from assay.policy.renderer import Dialogue
+from assay.rollout.policy.backends.select import converse
+from assay.rollout.policy.base import tiny
+from assay.rollout.policy.engine import engine, lean_forward, lean_prompts
+from assay.rollout.policy.engine.choice import Bits
+from assay.rollout.policy.engine.context import windows_of
+from assay.rollout.policy.engine.engine import Session, reader_of
+from assay.rollout.policy.engine.kv_cache import STEP
+from assay.rollout.policy.engine.lean_reader import LeanReader
+from assay.rollout.policy.engine.lean_weights import weights_of
+from assay.rollout.policy.model import Policy, evaluating, load, playing
+from assay.rollout.policy.renderer import Dialogue
 from assay.training import flat
 from assay.training.adapter import TrainedAdapter
 from assay.training.checkpoints.store import Checkpoints

@@ -11,7 +11,7 @@ import pytest
 FILL_AND_FREE = """
 import ctypes
 import resource
-from assay.policy.memory import keep_freed_memory
+from assay.rollout.policy.memory import keep_freed_memory
 
 libc = ctypes.CDLL(None)
 libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]

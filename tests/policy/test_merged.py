@@ -13,9 +13,9 @@ import torch
 
 from assay.core.decoding import Decoding
 from assay.core.errors import PolicyError
-from assay.policy.base.adapter_files import Weights, greedy, logits_of, merge, write_model
-from assay.policy.digests import digest_folder
-from assay.policy.model import load
+from assay.rollout.policy.base.adapter_files import Weights, greedy, logits_of, merge, write_model
+from assay.rollout.policy.digests import digest_folder
+from assay.rollout.policy.model import load
 from assay.stages.packing import parity
 from assay.stages.packing.parity import Side
 from tests.policy.adapted import OPENINGS, adapted_base

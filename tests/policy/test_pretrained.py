@@ -14,9 +14,9 @@ import pytest
 
 from assay.core.config.settings import TinyArchitecture
 from assay.core.errors import PolicyError
-from assay.policy.base import tiny
-from assay.policy.base.pretrained import LOCAL, find, how_to_download, locate, resolve, write_pointer
-from assay.policy.digests import digest_folder
+from assay.rollout.policy.base import tiny
+from assay.rollout.policy.base.pretrained import LOCAL, find, how_to_download, locate, resolve, write_pointer
+from assay.rollout.policy.digests import digest_folder
 from tests.house import ROOT
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

@@ -16,12 +16,12 @@ from transformers import AutoModelForCausalLM, GPTNeoConfig, RwkvConfig
 
 from assay.core.decoding import Completion, Decoding
 from assay.core.errors import PolicyError
-from assay.policy.backends.select import StockConversations as Stock
-from assay.policy.engine.context import windows_of
-from assay.policy.engine.cuda_graphs import arena_of
-from assay.policy.engine.engine import Session
-from assay.policy.engine.kv_cache import reserved_for
-from assay.policy.model import evaluating, playing
+from assay.rollout.policy.backends.select import StockConversations as Stock
+from assay.rollout.policy.engine.context import windows_of
+from assay.rollout.policy.engine.cuda_graphs import arena_of
+from assay.rollout.policy.engine.engine import Session
+from assay.rollout.policy.engine.kv_cache import reserved_for
+from assay.rollout.policy.model import evaluating, playing
 from tests.policy.architectures import ALIKE, END, NAMES, PAD, build, logprobs_of
 
 # transformers 5.23 renames gradient_checkpointing; peft 0.21 still asks for the old name.

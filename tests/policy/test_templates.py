@@ -19,16 +19,16 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 from transformers.utils import chat_template_utils
 
+from assay.checks.doctor.texts import text_findings
 from assay.core.config.composition import Selection, compose
 from assay.core.config.reading import parse_params
 from assay.core.config.settings import Params
 from assay.core.errors import PolicyError
 from assay.pipeline.inputs import task_with
 from assay.pipeline.project import Project
-from assay.policy.model import Policy
-from assay.policy.renderer import ChatTemplate, Dialogue, Message, control_names
-from assay.tasks.structured.reading.oddities import control_tokens
-from assay.tools.doctor.texts import text_findings
+from assay.rollout.policy.model import Policy
+from assay.rollout.policy.renderer import ChatTemplate, Dialogue, Message, control_names
+from assay.rollout.tasks.structured.reading.oddities import control_tokens
 from tests.house import ROOT
 
 IM = ["<|im_end|>", "<|im_start|>", "<|endoftext|>"]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from assay.core.config.settings import TinyArchitecture
-from assay.policy.base import tiny
+from assay.rollout.policy.base import tiny
 
 SHAPE = TinyArchitecture(
     hidden_size=32, intermediate_size=64, layers=2, heads=2, max_positions=64, initializer_range=0.5

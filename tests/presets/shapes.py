@@ -22,13 +22,13 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFa
 
 from assay.core.config.composition import Selection, compose
 from assay.core.config.reading import parse_params
-from assay.evaluation.measure import measure
 from assay.pipeline.inputs import decoding_of
 from assay.pipeline.policies import ADAPTER, open_policy
 from assay.pipeline.project import Project
-from assay.policy.model import Policy
+from assay.rollout.evaluation.measure import measure
+from assay.rollout.policy.model import Policy
+from assay.rollout.tasks.protocol import Item
 from assay.stages import base, fingerprint
-from assay.tasks.protocol import Item
 from assay.training.adapter import save_adapter
 from assay.training.checkpoints.store import Checkpoints
 from assay.training.grpo import train

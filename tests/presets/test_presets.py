@@ -19,18 +19,18 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, Gemma2Config, Gemma2ForCausalLM
 
+from assay.checks.doctor import command as doctor
+from assay.checks.own_data.advice import FORECASTS
 from assay.core.config.composition import Selection, compose, files_of, place_of, preset_values, presets, use
 from assay.core.config.reading import parse_params
 from assay.core.config.settings import PretrainedBase
 from assay.core.decoding import Decoding
 from assay.core.errors import ConfigError
-from assay.policy.base import model_files
-from assay.policy.base.model_files import own_code
-from assay.policy.base.pretrained import LICENCES, licence_of
-from assay.policy.engine.engine import Session
-from assay.policy.model import load
-from assay.tools.doctor import command as doctor
-from assay.tools.own_data.advice import FORECASTS
+from assay.rollout.policy.base import model_files
+from assay.rollout.policy.base.model_files import own_code
+from assay.rollout.policy.base.pretrained import LICENCES, licence_of
+from assay.rollout.policy.engine.engine import Session
+from assay.rollout.policy.model import load
 from assay.training.logprobs import hidden_states, logits_of
 from tests.house import ROOT
 from tests.policy.architectures import logprobs_of

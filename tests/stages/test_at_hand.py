@@ -21,11 +21,14 @@ import typer
 from omegaconf import OmegaConf
 
 from assay.cli import results
+from assay.cli.tools.watch import redraw, serve
+from assay.cli.tools.watch.command import format_lines
+from assay.cli.tools.watch.serve import ClaimShown
+from assay.cli.tools.watch.snapshot import SnapshotReader, find_place
 from assay.core.config.composition import use
 from assay.core.config.settings import DatasetSettings
 from assay.core.errors import NO_VERDICT, NoVerdictYet, RecordError
 from assay.core.evidence_files import folder_of, place_of
-from assay.evidence.claim.claim import UNREAD
 from assay.package.publish import push, readme
 from assay.package.recipe.compare import WORKSPACE, read_run
 from assay.pipeline.project import Project
@@ -35,10 +38,7 @@ from assay.stages.render_evidence import no_claim, render
 from assay.stages.render_evidence.at_hand import changed_settings, claim_at_hand, differences
 from assay.stages.render_evidence.claim_at import claim_at
 from assay.stages.render_evidence.no_claim import SHOWN, withdraw_if_other
-from assay.tools.watch import redraw, serve
-from assay.tools.watch.command import format_lines
-from assay.tools.watch.serve import ClaimShown
-from assay.tools.watch.snapshot import SnapshotReader, find_place
+from assay.verdict.evidence.claim.claim import UNREAD
 from tests.calling import called
 from tests.house import ROOT
 from tests.training.whole_project import environment

@@ -12,22 +12,22 @@ from typing import Any
 
 import pytest
 
+from assay.checks.doctor import preflight
 from assay.core.config.settings import AcknowledgedAlarm, EvidenceSettings
 from assay.core.errors import AssayError, RecordError
 from assay.core.records import ControlFacts, HealthSummary, RuleSummary, TrainFacts
 from assay.core.storage.files import sha256_bytes
 from assay.core.storage.json import read_record, write_json
-from assay.dataset.audit_records import Contamination, Overlap
-from assay.evidence.claim.claim import Claim
-from assay.evidence.claim.plan import ClaimPlan
-from assay.evidence.words.remarks import Remark, remark
 from assay.pipeline.project import Project
+from assay.rollout.dataset.audit_records import Contamination, Overlap
 from assay.stages import render_evidence
 from assay.stages.render_evidence import render
 from assay.stages.render_evidence.arms import Arm, ArmReader, checkpoint_frame, log_table
 from assay.stages.render_evidence.claim_inputs import Arms, ClaimInputs, claim_inputs
-from assay.statistics.power import PlannedPower
-from assay.tools.doctor import preflight
+from assay.verdict.evidence.claim.claim import Claim
+from assay.verdict.evidence.claim.plan import ClaimPlan
+from assay.verdict.evidence.words.remarks import Remark, remark
+from assay.verdict.statistics.power import PlannedPower
 from tests.calling import called
 from tests.house import ROOT
 from tests.verification.made_run import made_run

@@ -10,7 +10,7 @@ from assay.core.errors import DataError
 from assay.pipeline import policies
 from assay.pipeline.policies import tell_control_tokens
 from assay.pipeline.project import Project
-from assay.policy.base.tiny import END, USER, build_tokenizer
+from assay.rollout.policy.base.tiny import END, USER, build_tokenizer
 from assay.stages import fingerprint
 from tests import own_data
 from tests.own_data import jsonl, row

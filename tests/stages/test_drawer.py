@@ -12,12 +12,12 @@ import pytest
 from assay.core.errors import ConfigError
 from assay.core.evidence_files import place_of
 from assay.core.storage.files import write_text
-from assay.dataset.suite import Suite
 from assay.pipeline import live_log as drawer
 from assay.pipeline.live_log import Drawer, Live, seconds_between
 from assay.pipeline.project import Project
 from assay.pipeline.resume import RunKey
 from assay.pipeline.run_folder import RunFolder
+from assay.rollout.dataset.suite import Suite
 from assay.training.log.history import History, Watch
 from tests.house import ROOT
 from tests.training.toy_task import Letters

@@ -12,20 +12,20 @@ from pathlib import Path
 
 import pytest
 
+from assay.cli.tools import tasks_file
 from assay.core.config.settings import Params
 from assay.core.errors import RecordError
 from assay.core.records import OpenedRecords
 from assay.core.storage.json import read_record
-from assay.dataset.wording import content_of
-from assay.evidence.claim.claim import Claim
-from assay.evidence.claim.openings import opening_warnings, openings_of
-from assay.evidence.words.remarks import remark
 from assay.pipeline.heldout_ledger import LEDGER, NOTHING, copy_id, openings, policies_that_saw
 from assay.pipeline.note_openings import adopt, note_opening, opened_records, recipe_of
 from assay.pipeline.project import Project
+from assay.rollout.dataset.wording import content_of
 from assay.stages import fingerprint
 from assay.stages.render_evidence.claim_inputs import opened_since
-from assay.tools import tasks_file
+from assay.verdict.evidence.claim.claim import Claim
+from assay.verdict.evidence.claim.openings import opening_warnings, openings_of
+from assay.verdict.evidence.words.remarks import remark
 from tests.house import ROOT
 from tests.own_data import jsonl, row, write_data
 from tests.own_data import project as of_my_own

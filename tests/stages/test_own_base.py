@@ -11,24 +11,24 @@ from typing import Any, cast
 
 import pytest
 
+from assay.checks.doctor import preflight
+from assay.checks.doctor.forecast.forecast import Ahead
+from assay.checks.findings import DoctorCheck, Finding
 from assay.core.config.composition import Selection, compose
 from assay.core.config.reading import parse_params
 from assay.core.errors import PolicyError, TrainingError
 from assay.core.seeds import derive_seed
 from assay.core.storage.json import read_record, write_json
-from assay.evidence.claim.claim import Claim
+from assay.package.verification.stated import facts_within_bounds
+from assay.package.verification.unpacked import Unpacked
 from assay.pipeline.project import Project
 from assay.pipeline.resume import RunKey
 from assay.pipeline.run_folder import RunFolder
-from assay.policy.base.pretrained import locate
-from assay.policy.processes import ALONE
+from assay.rollout.policy.base.pretrained import locate
+from assay.rollout.policy.processes import ALONE
 from assay.stages import base, control, fingerprint, package, post_eval, pre_eval, render_evidence, train
 from assay.stages.packing.archive import unpack
-from assay.tools.doctor import preflight
-from assay.tools.doctor.forecast.forecast import Ahead
-from assay.tools.findings import DoctorCheck, Finding
-from assay.verify.stated import facts_within_bounds
-from assay.verify.unpacked import Unpacked
+from assay.verdict.evidence.claim.claim import Claim
 from tests import own_data
 from tests.house import ROOT
 from tests.small_policy import LETTERS, small_base

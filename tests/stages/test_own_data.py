@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from assay.core.errors import AssayError, ConfigError, DataError
 from assay.core.storage.json import read_record
-from assay.dataset import cache as copies
-from assay.dataset.fingerprint import Fingerprint
 from assay.pipeline import inputs
 from assay.pipeline.project import Project
+from assay.rollout.dataset import cache as copies
+from assay.rollout.dataset.fingerprint import Fingerprint
 from assay.stages import fingerprint
 from tests import own_data
 from tests.own_data import DATA, jsonl, row, write_sums

@@ -16,7 +16,7 @@ from assay.core.storage.json import loads, write_json
 from assay.core.storage.locks import hold
 from assay.package import pack
 from assay.pipeline.project import Project
-from assay.policy.digests import adapted_digest, digest_folder
+from assay.rollout.policy.digests import adapted_digest, digest_folder
 from assay.stages import package
 from assay.stages.packing import verify as plain
 from assay.stages.packing.parity import MergeComparison

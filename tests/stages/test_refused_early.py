@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 
+from assay.checks.doctor import preflight
+from assay.checks.doctor.level import level_finding
+from assay.checks.findings import Finding
 from assay.core.config.composition import Selection, compose
 from assay.core.config.reading import parse_params
 from assay.core.errors import AssayError, DataError
@@ -20,9 +23,6 @@ from assay.pipeline import heldout
 from assay.pipeline.note_openings import note_opening
 from assay.pipeline.project import Project
 from assay.stages import base, fingerprint
-from assay.tools.doctor import preflight
-from assay.tools.doctor.level import level_finding
-from assay.tools.findings import Finding
 from tests.calling import called, refused
 from tests.few_presets import leave_few
 from tests.house import ROOT

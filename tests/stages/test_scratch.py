@@ -19,14 +19,14 @@ import pytest
 from assay.core.config.settings import Params
 from assay.core.errors import ConfigError, EnvironmentLost, RunningAlready
 from assay.core.records import Episode
-from assay.evaluation import measure as measuring
 from assay.pipeline import heldout
 from assay.pipeline import resume as scratch
 from assay.pipeline.policies import open_policy
 from assay.pipeline.project import Project
 from assay.pipeline.resume import KeptEpisodes, difference, locked, run_key
-from assay.policy.model import Policy
-from assay.policy.processes import ALONE
+from assay.rollout.evaluation import measure as measuring
+from assay.rollout.policy.model import Policy
+from assay.rollout.policy.processes import ALONE
 from assay.stages import fingerprint, pre_eval
 from tests import own_data
 from tests.evaluation.failing_environment import Timeout
@@ -40,7 +40,7 @@ BATCHES = ["pre_eval"] * 4 + ["pre_eval_greedy"] * 2
 KILLED = """
 import os, pathlib, signal, sys
 from assay.core.config.settings import Params
-from assay.evaluation import measure
+from assay.rollout.evaluation import measure
 from assay.stages import pre_eval
 from assay.pipeline.project import Project
 played, original = [], measure.play
@@ -314,7 +314,7 @@ def test_two_processes_at_one_evaluation_are_one_too_many(
 def test_an_environment_that_comes_back_costs_the_batch_it_left_in(
     project: Project, policy: Policy, playing: Playing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from assay.tasks.structured.task import Structured
+    from assay.rollout.tasks.structured.task import Structured
 
     original, calls = Structured.step, list[int]()
 

@@ -21,6 +21,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from assay.checks.doctor import preflight
+from assay.checks.findings import MOST_SECONDS, Finding
 from assay.cli.stages import _become_several
 from assay.core.config.composition import IN_EXPERIMENT, Selection, compose
 from assay.core.config.reading import parse_params
@@ -33,10 +35,8 @@ from assay.pipeline.inputs import Inputs
 from assay.pipeline.project import Project
 from assay.pipeline.resume import RunKey, machine_of
 from assay.pipeline.run_folder import RunFolder
-from assay.policy.processes import Processes
+from assay.rollout.policy.processes import Processes
 from assay.stages import base, fingerprint, pre_eval, train
-from assay.tools.doctor import preflight
-from assay.tools.findings import MOST_SECONDS, Finding
 from assay.training.log.step_chain import check_chain
 from tests import fake_slurm
 from tests.calling import until
@@ -445,7 +445,7 @@ SURPLUS = """
 import time, torch, torch.distributed as dist
 from assay import cli
 from assay.core.config.settings import DistributedSettings
-from assay.policy.processes import Processes
+from assay.rollout.policy.processes import Processes
 
 torch.cuda.device_count, torch.cuda.set_device = (lambda: 1), (lambda index: None)
 dist.init_process_group = lambda *_, **__: time.sleep(60)

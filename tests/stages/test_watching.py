@@ -13,7 +13,7 @@ from assay.core.records import Episode, HealthSummary, TrainFacts
 from assay.core.storage.json import read_record, write_json
 from assay.pipeline import live_log as live
 from assay.pipeline.project import Project
-from assay.policy.model import Policy
+from assay.rollout.policy.model import Policy
 from assay.stages import fingerprint
 from assay.stages.render_evidence import claim_at
 from assay.training.log.history import History, Validation, Watch
@@ -130,7 +130,7 @@ def test_a_validation_is_summarised_once_and_every_row_has_the_same_columns(
     project: Project, policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from assay.core.decoding import Decoding
-    from assay.evaluation.rollout import play as played
+    from assay.rollout.evaluation.rollout import play as played
 
     suite, task = project.inputs("validation").validation, project.task()
     sampled = [r.episode for r in played(policy, task, suite.plays(), Decoding(1.0, 8), batch_size=64)]

@@ -17,6 +17,7 @@ import pytest
 from tests.house import ROOT
 
 import assay
+from assay.checks.doctor import command as doctor
 from assay.core.config.composition import check, use
 from assay.core.errors import AssayError, ConfigError, RecordError, RunningAlready
 from assay.core.records import Interval
@@ -24,7 +25,6 @@ from assay.core.storage import files, json, tables
 from assay.core.storage.locks import hold
 from assay.core.storage.untrusted import sha256_contents
 from assay.core.storage.yaml import read_yaml
-from assay.tools.doctor import command as doctor
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_litter(

@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
+from assay.cli.tools.tasks_file import items_of, open_project, suite_from
 from assay.core.config.tasks import Wrapping
 from assay.core.records import Episode
-from assay.dataset.suite import Play, rules_of
-from assay.evaluation.replay import play_baseline
-from assay.evaluation.written import count_written
 from assay.pipeline.inputs import task_with
 from assay.pipeline.project import Project
-from assay.tasks.own.recorded import Recorded
-from assay.tasks.own.task import own_task
-from assay.tasks.protocol import Item, Task
-from assay.tasks.tool_calls import calls_as_text
-from assay.tasks.wrappings import EVERY, cut_off, found_around, only_reasons, read_message
-from assay.tools.tasks_file import items_of, open_project, suite_from
+from assay.rollout.dataset.suite import Play, rules_of
+from assay.rollout.evaluation.replay import play_baseline
+from assay.rollout.evaluation.written import count_written
+from assay.rollout.tasks.own.recorded import Recorded
+from assay.rollout.tasks.own.task import own_task
+from assay.rollout.tasks.protocol import Item, Task
+from assay.rollout.tasks.tool_calls import calls_as_text
+from assay.rollout.tasks.wrappings import EVERY, cut_off, found_around, only_reasons, read_message
 from tests.house import ROOT
 from tests.tasks.own.test_recorded import recorded
 from tests.tasks.own.test_task import HALF, ROW

@@ -1,4 +1,4 @@
-"""Made-up training logs by which the levels of `assay.tools.foreign_logs` were set; the benchmark has others.
+"""Made-up training logs by which the levels of `assay.health.logs` were set; the benchmark has others.
 
 A policy here is some shares that move with the share of the training that is done; nothing is trained.
 """

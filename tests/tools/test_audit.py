@@ -15,15 +15,15 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from assay.checks.own_data.advice import MachineSize, find_fitting, make_preset
+from assay.checks.own_data.audit import project_for
 from assay.core import console
 from assay.core.config.composition import selected, use
 from assay.core.storage.yaml import read_yaml
-from assay.dataset.suite import FEWEST_CLUSTERS, MORE_HELD_OUT
 from assay.pipeline.project import Project
+from assay.rollout.dataset.suite import FEWEST_CLUSTERS, MORE_HELD_OUT
 from assay.stages import fingerprint
-from assay.statistics.bounded_mean import clusters_needed, smallest_certain_gain
-from assay.tools.own_data.advice import MachineSize, find_fitting, make_preset
-from assay.tools.own_data.audit import project_for
+from assay.verdict.statistics.bounded_mean import clusters_needed, smallest_certain_gain
 from tests import calling, own_data, templates
 from tests.calling import assay
 from tests.own_data import jsonl, row
@@ -294,7 +294,7 @@ def advised(monkeypatch: pytest.MonkeyPatch) -> None:
     call."""
     for place in ("advice", "audit", "splits"):
         monkeypatch.setattr(
-            f"assay.tools.own_data.{place}.find_fitting", lambda *_, **__: copy.deepcopy(_fitting())
+            f"assay.checks.own_data.{place}.find_fitting", lambda *_, **__: copy.deepcopy(_fitting())
         )
 
 

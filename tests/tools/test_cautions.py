@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from assay.dataset.suite import Suite
+from assay.cli.tools.evaluate import find_cautions
 from assay.pipeline.project import Project
-from assay.policy.model import Policy
+from assay.rollout.dataset.suite import Suite
+from assay.rollout.policy.model import Policy
 from assay.stages import fingerprint
-from assay.tools.evaluate import find_cautions
 from tests import own_data
 from tests.small_policy import small_policy
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from assay.cli.tools import evaluate_served
+from assay.cli.tools.tasks_file import items_of, open_project
 from assay.core.errors import ConfigError, DataError
 from assay.pipeline.inputs import task_with
-from assay.tools import evaluate_served
-from assay.tools.columns import MEANINGS, NAMES, Columns, Meaning, look_up, read_step
-from assay.tools.tasks_file import items_of, open_project
+from assay.rollout.tables.columns import MEANINGS, NAMES, Columns, Meaning, look_up, read_step
 from tests.house import ROOT
 from tests.tools.judged_files import as_jsonl
 

@@ -17,10 +17,10 @@ from assay.core.errors import AssayError
 from assay.core.evidence_files import folder_of, place_of
 from assay.core.records import Episode, HealthSummary, TrainFacts
 from assay.core.storage.json import read_record, write_json, write_jsonl
-from assay.evidence.claim.openings import Openings
-from assay.evidence.recipe.tables import RecipeComparison
 from assay.package.recipe import compare
 from assay.pipeline.dvc_lock import md5_at
+from assay.verdict.evidence.claim.openings import Openings
+from assay.verdict.evidence.recipe.tables import RecipeComparison
 from tests.evidence.conftest import make_claim, make_plan
 from tests.evidence.synthetic_episodes import SUITE, arm
 
@@ -71,7 +71,7 @@ def write_lock(project: Path, params: dict[str, object], code: str = "0" * 32) -
     stages = {}
     for stage, folder in outs.items():
         told = {name: params[name] for name in ("seed", "train")} if stage == "train" else {}
-        own = {"path": "src/assay/tasks", "md5": code}
+        own = {"path": "src/assay/rollout/tasks", "md5": code}
         stages[stage] = {
             "cmd": f"assay {stage}",
             "deps": [own, {"path": "models/base", "md5": f"{params['seed']}"}],
@@ -227,7 +227,7 @@ def test_other_code_is_another_recipe(tmp_path: Path, folders: list[Path], said:
     other = write_run(tmp_path / "other", 9)
     write_lock(other, {"seed": 9, "train": {"learning_rate": 0.001}}, code="f" * 32)
     names = [recipe.recipe for recipe in compared(tmp_path, *folders, other).recipes]
-    assert names == ["code: src/assay/tasks=00000000", "code: src/assay/tasks=ffffffff"]
+    assert names == ["code: src/assay/rollout/tasks=00000000", "code: src/assay/rollout/tasks=ffffffff"]
 
 
 def test_a_run_without_dvc_lock_is_taken_with_a_note(

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from assay.cli.tools.logs import diff_runs
 from assay.core.errors import RecordError
 from assay.core.storage.json import write_jsonl
-from assay.tools.logs import diff_runs
 from assay.training.log.step_chain import LINKS
 from tests.evaluation.test_run_difference import chained, log
 
@@ -20,7 +20,7 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the tool says, line by line."""
     lines: list[str] = []
     for name in ("say", "complain"):
-        monkeypatch.setattr(f"assay.tools.logs.diff_runs.{name}", lines.append)
+        monkeypatch.setattr(f"assay.cli.tools.logs.diff_runs.{name}", lines.append)
     return lines
 
 

@@ -15,18 +15,18 @@ from safetensors.torch import save_file
 from typer.testing import CliRunner, Result
 
 from assay.cli import app
+from assay.cli.tools import evaluate as tool
 from assay.core.decoding import Decoding
 from assay.core.errors import AssayError
 from assay.core.records import Episode
 from assay.core.storage.json import read_records
-from assay.dataset.suite import choose
-from assay.evaluation.measure import measure
-from assay.evaluation.replay import play_baseline
-from assay.policy.base import pretrained, tiny
-from assay.policy.model import load
-from assay.statistics.report import report_on
-from assay.tasks.collider import Collider, ColliderSettings
-from assay.tools import evaluate as tool
+from assay.rollout.dataset.suite import choose
+from assay.rollout.evaluation.measure import measure
+from assay.rollout.evaluation.replay import play_baseline
+from assay.rollout.policy.base import pretrained, tiny
+from assay.rollout.policy.model import load
+from assay.rollout.tasks.collider import Collider, ColliderSettings
+from assay.verdict.statistics.report import report_on
 from tests.house import ROOT
 from tests.small_policy import small_model
 

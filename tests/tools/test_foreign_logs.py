@@ -16,16 +16,16 @@ from benchmarks import log_alarms
 from rich.console import Console
 
 from assay.cli.results import health
+from assay.cli.tools.watch.foreign import run
 from assay.core import console
 from assay.core.errors import ConfigError, DataError
-from assay.tools.columns import Columns
-from assay.tools.foreign_logs.answers import hedges, read_fields
-from assay.tools.foreign_logs.judging import judge_log
-from assay.tools.foreign_logs.reading import read_foreign
-from assay.tools.judge.forms import Asked
-from assay.tools.judge.lines import json_rows
-from assay.tools.judge.reading import read_arm
-from assay.tools.watch.foreign import run
+from assay.health.logs.answers import hedges, read_fields
+from assay.health.logs.judging import judge_log
+from assay.health.logs.reading import read_foreign
+from assay.rollout.tables.columns import Columns
+from assay.rollout.tables.lines import json_rows
+from assay.verdict.judge.forms import Asked
+from assay.verdict.judge.reading import read_arm
 from tests.house import ROOT
 from tests.tools.log_shapes import CLEAN, HACKS, Record, play
 

@@ -14,22 +14,22 @@ import pytest
 from typer.testing import CliRunner
 
 from assay.cli import app
+from assay.cli.tools.grade import command
+from assay.cli.tools.grade.command import Grade
+from assay.cli.tools.grade.completions import documented, numbered, read_row
+from assay.cli.tools.tasks_file import items_of, open_project, read_cut, suite_from
 from assay.core.errors import AssayError, DataError
 from assay.core.records import Episode
 from assay.core.storage.json import read_record, read_records, write_jsonl
-from assay.dataset.suite import Play
-from assay.evaluation.doubts import find_disagreement
-from assay.evaluation.replay import play_baseline
-from assay.evidence.claim.claim import Claim
+from assay.package.verification.compared import difference
 from assay.pipeline.inputs import task_with
-from assay.tasks.protocol import Task
-from assay.tasks.wrappings import cut_off
-from assay.tools.columns import Columns
-from assay.tools.grade import command
-from assay.tools.grade.command import Grade
-from assay.tools.grade.completions import documented, numbered, read_row
-from assay.tools.tasks_file import items_of, open_project, read_cut, suite_from
-from assay.verify.compared import difference
+from assay.rollout.dataset.suite import Play
+from assay.rollout.evaluation.doubts import find_disagreement
+from assay.rollout.evaluation.replay import play_baseline
+from assay.rollout.tables.columns import Columns
+from assay.rollout.tasks.protocol import Task
+from assay.rollout.tasks.wrappings import cut_off
+from assay.verdict.evidence.claim.claim import Claim
 from tests.house import ROOT
 from tests.tools.judged_files import as_csv, as_jsonl, as_parquet
 

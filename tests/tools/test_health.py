@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from assay.cli.tools.watch.health import rows, run
 from assay.core import console
 from assay.core.errors import RecordError
 from assay.core.records import HealthEvent
 from assay.core.storage.json import write_jsonl
-from assay.tools.watch.health import rows, run
 
 
 def event(rule: str, level: str, step: int, **changes: Any) -> HealthEvent:

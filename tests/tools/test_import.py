@@ -20,10 +20,10 @@ import pyarrow as arrow
 import pyarrow.parquet as parquet
 import pytest
 
+from assay.checks.own_data.forms import NotConverted, convert, name_form
+from assay.checks.own_data.tables import name_container, read_rows
 from assay.core.errors import DataError
-from assay.tools.columns import Columns
-from assay.tools.own_data.forms import NotConverted, convert, name_form
-from assay.tools.own_data.tables import name_container, read_rows
+from assay.rollout.tables.columns import Columns
 from tests import calling, own_data
 from tests.house import ROOT
 from tests.own_data import jsonl
@@ -362,7 +362,7 @@ def test_answers_that_a_task_would_pass_over_are_told(root: Path) -> None:
 @pytest.fixture(autouse=True)
 def no_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which presets fit is another matter, and costs reading all of them."""
-    monkeypatch.setattr("assay.tools.own_data.audit.find_fitting", lambda *_, **__: ([], []))
+    monkeypatch.setattr("assay.checks.own_data.audit.find_fitting", lambda *_, **__: ([], []))
 
 
 @pytest.fixture

@@ -18,12 +18,12 @@ from assay.core.errors import DataError
 from assay.core.records import Episode
 from assay.core.seeds import rng
 from assay.core.storage.json import read_record, write_jsonl
-from assay.evidence.claim.claim import Claim, Compared, Played, compare
-from assay.evidence.words.remarks import remark
 from assay.stages.packing.archive import sealed, unpack, write_tar
-from assay.statistics.tests import holm
-from assay.tools.judge import command, verdict
-from assay.tools.judge.verdict import luck_of
+from assay.verdict.evidence.claim.claim import Claim, Compared, Played, compare
+from assay.verdict.evidence.words.remarks import remark
+from assay.verdict.judge import command, verdict
+from assay.verdict.judge.verdict import luck_of
+from assay.verdict.statistics.tests import holm
 from tests.evidence.synthetic_episodes import arm
 from tests.tools.judged_files import FORMS, as_csv, as_inspect_json, as_jsonl, as_verifiers, results
 

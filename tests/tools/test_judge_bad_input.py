@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from assay.core.errors import AssayError
-from assay.tools.judge import lines
-from assay.tools.judge.command import JudgeRequest, judge_files
+from assay.verdict.judge import lines
+from assay.verdict.judge.command import JudgeRequest, judge_files
 from tests.tools.judged_files import (
     as_csv,
     as_inspect_eval,

@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 
 from assay.cli.judging import keep_columns
+from assay.cli.tools.grade.completions import numbered
 from assay.core.errors import AssayError, ConfigError, DataError
 from assay.core.seeds import rng
 from assay.core.storage.json import write_jsonl
-from assay.evidence.claim.claim import Claim
-from assay.tools.grade.completions import numbered
-from assay.tools.judge import command
-from assay.tools.judge.command import JudgeRequest
-from assay.tools.judge.forms import Asked, table_row
-from assay.tools.judge.plan import read_plan
-from assay.tools.judge.planning import PlanRequest, run
-from assay.tools.judge.rows import JudgedRow, identical_draws
+from assay.verdict.evidence.claim.claim import Claim
+from assay.verdict.judge import command
+from assay.verdict.judge.command import JudgeRequest
+from assay.verdict.judge.forms import Asked, table_row
+from assay.verdict.judge.plan import read_plan
+from assay.verdict.judge.planning import PlanRequest, run
+from assay.verdict.judge.rows import JudgedRow, identical_draws
 from tests.evidence.synthetic_episodes import arm
 from tests.tools.judged_files import as_csv, as_inspect_eval, as_inspect_json, as_jsonl, as_parquet, results
 

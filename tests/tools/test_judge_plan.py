@@ -20,13 +20,13 @@ from assay.core.errors import ConfigError
 from assay.core.seeds import rng
 from assay.core.storage.json import digest, read_record
 from assay.core.storage.yaml import read_yaml
-from assay.evaluation.clusters import ClusterSums
-from assay.evidence.claim.claim import Claim
+from assay.rollout.evaluation.clusters import ClusterSums
 from assay.stages.packing.archive import sealed, unpack, write_tar
-from assay.statistics.bounded_mean import bounded_mean_test
-from assay.tools.judge.command import JudgeRequest, judge_files
-from assay.tools.judge.gate import gate_of
-from assay.tools.judge.plan import JudgePlan, plan_text, read_plan
+from assay.verdict.evidence.claim.claim import Claim
+from assay.verdict.judge.command import JudgeRequest, judge_files
+from assay.verdict.judge.gate import gate_of
+from assay.verdict.judge.plan import JudgePlan, plan_text, read_plan
+from assay.verdict.statistics.bounded_mean import bounded_mean_test
 from tests.house import ROOT
 from tests.tools.judged_files import as_csv, as_jsonl, results
 

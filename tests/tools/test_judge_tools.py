@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from assay.evidence.claim.claim import Claim
-from assay.tools.judge.command import JudgeRequest, judge_files
+from assay.verdict.evidence.claim.claim import Claim
+from assay.verdict.judge.command import JudgeRequest, judge_files
 from tests.peers import PEER, has
 
 INSPECT = """

@@ -11,10 +11,10 @@ import pytest
 
 from assay.cli import judging
 from assay.core.storage.json import dumps
-from assay.tools.judge.command import JudgeRequest
-from assay.tools.judge.forms import Asked
-from assay.tools.judge.reading import read_arm
-from assay.tools.judge.written import texts_in
+from assay.verdict.judge.command import JudgeRequest
+from assay.verdict.judge.forms import Asked
+from assay.verdict.judge.reading import read_arm
+from assay.verdict.judge.written import texts_in
 from tests.house import ROOT
 
 BARE = ["Oslo", "Rome", "Paris", "Bonn"]

@@ -11,10 +11,10 @@ from typing import Any
 import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 import pytest
 
-from assay.tools.columns import Columns
-from assay.tools.foreign_logs.judging import judge_log
-from assay.tools.foreign_logs.means import read_means
-from assay.tools.foreign_logs.reading import read_foreign
+from assay.health.logs.judging import judge_log
+from assay.health.logs.means import read_means
+from assay.health.logs.reading import read_foreign
+from assay.rollout.tables.columns import Columns
 from tests.tools.log_shapes import CLEAN, HACKS, Draw, play
 
 WORDS = [
@@ -60,7 +60,7 @@ def train_by_trl(folder: Path) -> None:
     from transformers import Qwen2Config, Qwen2ForCausalLM
     from trl import GRPOConfig, GRPOTrainer
 
-    from assay.policy.base.tiny import build_tokenizer
+    from assay.rollout.policy.base.tiny import build_tokenizer
 
     tokenizer = build_tokenizer([*WORDS, *" \n<>/"])
     tokenizer.chat_template = None

@@ -14,9 +14,9 @@ from assay.core.errors import AssayError, PackageError
 from assay.core.storage.json import read_record
 from assay.package.publish import merge as tool
 from assay.pipeline.project import Project
-from assay.policy.base import adapter_files
-from assay.policy.digests import digest_folder
-from assay.policy.model import load
+from assay.rollout.policy.base import adapter_files
+from assay.rollout.policy.digests import digest_folder
+from assay.rollout.policy.model import load
 from assay.stages.packing.merged import parity_of
 from assay.stages.packing.parity import Parity
 from tests.verification.small_run import base_folder, small_run

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from assay.checks.own_data.audit import project_for
+from assay.cli.tools import new_task
 from assay.core.errors import ConfigError
 from assay.core.storage.yaml import read_yaml
-from assay.tools import new_task
-from assay.tools.own_data.audit import project_for
 from tests.calling import called
 from tests.house import ROOT
 

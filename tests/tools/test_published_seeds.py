@@ -18,10 +18,10 @@ from assay.package import checking as verify
 from assay.package import pack
 from assay.package.recipe.check_seeds import HOME, check_seeds, pack_seeds
 from assay.package.recipe.recipe_file import read_stages
+from assay.package.verification.checks import CODES, Check
 from assay.pipeline.dvc_lock import md5_at
 from assay.stages.packing import verify as plain
 from assay.stages.packing.archive import sealed, write_tar
-from assay.verify.checks import CODES, Check
 from tests.house import ROOT
 from tests.tools.test_recipe_json import entry_of
 from tests.verification.flipped import unfound_flips

@@ -13,10 +13,10 @@ import pytest
 
 from assay.core.errors import PackageError
 from assay.package.publish import push_wandb
+from assay.package.verification import levels as levels_room
+from assay.package.verification.checks import Check
 from assay.stages.packing import verify as plain
 from assay.stages.packing.archive import sealed, write_tar
-from assay.verify import levels as levels_room
-from assay.verify.checks import Check
 from tests.house import ROOT
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")

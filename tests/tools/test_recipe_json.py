@@ -14,12 +14,12 @@ from assay.core.errors import RecordError
 from assay.core.evidence_files import place_of
 from assay.core.storage.files import write_text
 from assay.core.storage.json import read_record, write_json, write_jsonl
-from assay.evidence.claim.claim import Claim
-from assay.evidence.recipe.records import BaseBuilt, SeedRun, SeedsTogether, record_failed
-from assay.evidence.recipe.tables import compare_runs, seeds_block
 from assay.package.publish import readme
 from assay.package.recipe import recipe_file
 from assay.package.recipe.compare import read_all
+from assay.verdict.evidence.claim.claim import Claim
+from assay.verdict.evidence.recipe.records import BaseBuilt, SeedRun, SeedsTogether, record_failed
+from assay.verdict.evidence.recipe.tables import compare_runs, seeds_block
 from tests.house import STAGES, reads_and_writes
 from tests.tools.test_compare import BEFORE, RESULTS, write_lock, write_run
 
@@ -130,7 +130,7 @@ def test_a_block_shows_every_seed_and_every_base(six: dict[str, Path]) -> None:
 def test_the_code_digest_is_that_of_what_decides_numbers() -> None:
     def lock(**changes: str) -> dict[str, object]:
         known = {
-            "src/assay/tasks": "a",
+            "src/assay/rollout/tasks": "a",
             "constraints.txt": "b",
             "data/collider/train.jsonl": "c",
             "models/base": "d",
@@ -143,7 +143,7 @@ def test_the_code_digest_is_that_of_what_decides_numbers() -> None:
 
     code, data = recipe_file.digest_deps(lock())
     assert recipe_file.digest_deps(lock(**{"models/base": "e"})) == (code, data)
-    assert recipe_file.digest_deps(lock(**{"src/assay/tasks": "e"}))[0] != code
+    assert recipe_file.digest_deps(lock(**{"src/assay/rollout/tasks": "e"}))[0] != code
     changed = recipe_file.digest_deps(lock(**{"data/collider/train.jsonl": "e"}))
     assert changed[0] == code and changed[1] != data
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from assay.cli.tools.watch import redraw
+from assay.cli.tools.watch.snapshot import Snapshot, SnapshotReader, find_place
 from assay.core.evidence_files import place_of
 from assay.core.storage.files import write_text
-from assay.tools.watch import redraw
-from assay.tools.watch.snapshot import Snapshot, SnapshotReader, find_place
 from tests.house import ROOT
 from tests.tools.test_snapshot import HOSTILE, training
 
@@ -125,7 +125,7 @@ process.wait()"""
 @contextmanager
 def started(root: Path) -> Iterator[subprocess.Popen[bytes]]:
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
-    command = [sys.executable, "-m", "assay.tools.watch.redraw", str(root), "1"]
+    command = [sys.executable, "-m", "assay.cli.tools.watch.redraw", str(root), "1"]
     with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
             yield process
@@ -161,7 +161,7 @@ def test_it_follows_draws_a_last_time_at_the_word_end_and_writes_nowhere_else(tm
 def test_a_killed_trainer_takes_it_along_and_the_page_says_so(tmp_path: Path) -> None:
     root = real(tmp_path, 3)
     parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT, sys.executable, "-m", "assay.tools.watch.redraw", str(root), "1"],
+        [sys.executable, "-c", PARENT, sys.executable, "-m", "assay.cli.tools.watch.redraw", str(root), "1"],
         env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
         stdout=subprocess.PIPE,
     )

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from assay.core.errors import DataError
-from assay.tools.columns import Columns
-from assay.tools.foreign_logs.console_logs import read_printed
-from assay.tools.foreign_logs.judging import judge_log
-from assay.tools.foreign_logs.reading import read_foreign
-from assay.tools.foreign_logs.records import JudgedLog
+from assay.health.logs.console_logs import read_printed
+from assay.health.logs.judging import judge_log
+from assay.health.logs.reading import read_foreign
+from assay.health.logs.records import JudgedLog
+from assay.rollout.tables.columns import Columns
 
 Row = dict[str, Any]
 N = 40

@@ -11,10 +11,10 @@ import pytest
 from benchmarks import seed_designs as designs
 from benchmarks.resealing import files_in, write
 
-from assay.verify.checks import looked
-from assay.verify.content.tables import TRAINING_LOG, sampled_of
-from assay.verify.packed_seed import PackedSeed, looks_at, seeds_apart
-from assay.verify.suites import AFTER, Drawn, draws_apart, merged_draws
+from assay.package.verification.checks import looked
+from assay.package.verification.content.tables import TRAINING_LOG, sampled_of
+from assay.package.verification.packed_seed import PackedSeed, looks_at, seeds_apart
+from assay.package.verification.suites import AFTER, Drawn, draws_apart, merged_draws
 from tests.house import ROOT
 
 # Of each kind those that differ in what finds them: in a package with logs and, if that is another check, in

@@ -20,15 +20,15 @@ from assay.core.errors import ConfigError, RecordError, RunningAlready
 from assay.core.evidence_files import folder_of, place_of
 from assay.core.storage.json import read_record, write_json, write_jsonl
 from assay.core.storage.locks import hold
-from assay.dataset.suite import Suite
-from assay.evidence.recipe.tables import seeds_block
-from assay.evidence.words.remarks import remark
 from assay.package.recipe import recipe_file, seeds
 from assay.package.recipe.seeds import SeedJob
 from assay.pipeline.heldout_ledger import copy_id, openings
 from assay.pipeline.note_openings import note_opening, tries
 from assay.pipeline.project import Project
-from assay.tasks.protocol import Item
+from assay.rollout.dataset.suite import Suite
+from assay.rollout.tasks.protocol import Item
+from assay.verdict.evidence.recipe.tables import seeds_block
+from assay.verdict.evidence.words.remarks import remark
 from tests.evidence.conftest import make_claim
 from tests.evidence.synthetic_episodes import arm
 from tests.few_presets import leave_few
@@ -81,7 +81,7 @@ def prepare(folder: Path, seed: int, *, barred: str | None = None) -> None:
 
 def recipe_claim() -> type:
     """Return the record of claim.json."""
-    from assay.evidence.claim.claim import Claim
+    from assay.verdict.evidence.claim.claim import Claim
 
     return Claim
 

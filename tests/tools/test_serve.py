@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
+from assay.cli.tools.watch import serve
 from assay.core.errors import ConfigError, RecordError
 from assay.core.storage.files import write_bytes
-from assay.tools.watch import serve
 from tests.house import ROOT
 
 SECRET = b"THE-SECRET-OUTSIDE"

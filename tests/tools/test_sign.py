@@ -12,9 +12,9 @@ from assay.core.errors import AssayError, PackageError
 from assay.package import checking as tool
 from assay.package.checking import VerifyRequest
 from assay.package.publish import sign
+from assay.package.verification import levels as levels_room
 from assay.stages.packing import verify as plain
 from assay.stages.packing.archive import sealed, unpack, write_gz, write_tar
-from assay.verify import levels as levels_room
 from tests.house import ROOT
 
 FILES: dict[str, bytes | Path] = {

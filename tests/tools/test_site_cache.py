@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.tools.doctor.site_cache import SHARED, VARIABLE, site_cache_finding, site_cache_of
+from assay.checks.doctor.site_cache import SHARED, VARIABLE, site_cache_finding, site_cache_of
 from tests.house import ROOT
 from tests.training.whole_project import environment
 

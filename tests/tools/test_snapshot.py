@@ -20,13 +20,13 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
+from assay.cli.tools.watch import command as watch
+from assay.cli.tools.watch import snapshot as snapshot_room
+from assay.cli.tools.watch.command import describe, list_alarms
+from assay.cli.tools.watch.snapshot import Snapshot, SnapshotReader, find_place
 from assay.core.errors import RecordError
 from assay.core.evidence_files import place_of
 from assay.core.storage.files import write_text
-from assay.tools.watch import command as watch
-from assay.tools.watch import snapshot as snapshot_room
-from assay.tools.watch.command import describe, list_alarms
-from assay.tools.watch.snapshot import Snapshot, SnapshotReader, find_place
 from tests.house import ROOT
 
 LOG, EVALS, SCORES, HEALTH = map(

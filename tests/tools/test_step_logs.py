@@ -16,15 +16,15 @@ from benchmarks import log_alarms, step_logs
 from benchmarks.step_logs import StepLog, ending, learns, putting
 from rich.console import Console
 
+from assay.cli.tools.watch.foreign import run
 from assay.core import console
 from assay.core.errors import DataError
-from assay.tools.columns import Columns
-from assay.tools.foreign_logs.blocks import cut, most_success_in, signals_of
-from assay.tools.foreign_logs.console_logs import read_printed
-from assay.tools.foreign_logs.judging import judge_log
-from assay.tools.foreign_logs.reading import read_foreign
-from assay.tools.foreign_logs.records import JudgedLog
-from assay.tools.watch.foreign import run
+from assay.health.logs.blocks import cut, most_success_in, signals_of
+from assay.health.logs.console_logs import read_printed
+from assay.health.logs.judging import judge_log
+from assay.health.logs.reading import read_foreign
+from assay.health.logs.records import JudgedLog
+from assay.rollout.tables.columns import Columns
 from tests.house import ROOT
 from tests.tools.log_shapes import CLEAN, play
 from tests.tools.test_foreign_logs import written

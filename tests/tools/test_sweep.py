@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
+from assay.cli.tools.sweep import command as tool
+from assay.cli.tools.sweep.sources import SweepRequest, open_source, settings_notes
 from assay.core.config.reading import parse_params
 from assay.core.errors import AssayError, Interrupted
 from assay.core.records import TrainFacts
 from assay.core.storage.json import read_record
-from assay.evaluation import measure as measuring
 from assay.pipeline.heldout_ledger import HeldoutOpening, openings, policies_that_saw
 from assay.pipeline.project import Project
+from assay.rollout.evaluation import measure as measuring
 from assay.stages import fingerprint, pre_eval, train
 from assay.stages.render_evidence.arms import checkpoint_frame
-from assay.tools.sweep import command as tool
-from assay.tools.sweep.sources import SweepRequest, open_source, settings_notes
 from assay.training import trainer
 from assay.training.checkpoints import of_run as run_checkpoints
 from assay.training.checkpoints.of_run import RunFacts

@@ -15,14 +15,14 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from assay.cli.tools.sweep import command as tool
+from assay.cli.tools.sweep.sources import SweepRequest
 from assay.core.config.reading import parse_params
 from assay.core.errors import AssayError
 from assay.pipeline.heldout_ledger import openings
 from assay.pipeline.project import Project
-from assay.policy.base import tiny
+from assay.rollout.policy.base import tiny
 from assay.stages import fingerprint
-from assay.tools.sweep import command as tool
-from assay.tools.sweep.sources import SweepRequest
 from tests.house import ROOT
 from tests.small_policy import small_model
 from tests.training.healthy_setup import composed

@@ -9,9 +9,9 @@ import pytest
 
 from assay.core.records import Episode
 from assay.core.seeds import rng
-from assay.evidence.figures.drawing import render
-from assay.evidence.figures.sweep_figure import sweep_figure
-from assay.evidence.tables.sweep_table import (
+from assay.verdict.evidence.figures.drawing import render
+from assay.verdict.evidence.figures.sweep_figure import sweep_figure
+from assay.verdict.evidence.tables.sweep_table import (
     EXPLORATORY,
     OPTIMISTIC,
     Sweep,
@@ -21,8 +21,8 @@ from assay.evidence.tables.sweep_table import (
     sweep_markdown,
     sweep_rows,
 )
-from assay.statistics.checkpoint_rows import checkpoint_row
-from assay.statistics.report import summarise
+from assay.verdict.statistics.checkpoint_rows import checkpoint_row
+from assay.verdict.statistics.report import summarise
 from tests.evaluation.test_statistics import play
 
 MEASURES = ("mean_reward", "success_rate")

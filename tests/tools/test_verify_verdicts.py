@@ -12,9 +12,9 @@ from assay.cli import app
 from assay.core.errors import AssayError
 from assay.package import checking as tool
 from assay.package.checking import VerifyRequest
+from assay.package.verification.checks import CODES, Check, Level, Outcome, left_open, verdict_of
 from assay.stages.packing.archive import sealed, unpack, write_tar
-from assay.tools.judge.verdict import version_here
-from assay.verify.checks import CODES, Check, Level, Outcome, left_open, verdict_of
+from assay.verdict.judge.verdict import version_here
 from tests.tools.judged_files import as_csv, results
 
 

@@ -38,13 +38,13 @@ from assay.core.config.settings import Params, TinyArchitecture
 from assay.core.evidence_files import place_of
 from assay.core.storage.json import as_written
 from assay.core.storage.yaml import read_yaml
-from assay.dataset.suite import Suite, choose
 from assay.pipeline import live_log as live
 from assay.pipeline.inputs import Inputs
 from assay.pipeline.project import Project
-from assay.policy.base import tiny
-from assay.policy.model import Policy
-from assay.policy.renderer import Dialogue
+from assay.rollout.dataset.suite import Suite, choose
+from assay.rollout.policy.base import tiny
+from assay.rollout.policy.model import Policy
+from assay.rollout.policy.renderer import Dialogue
 from assay.stages import train as train_stage
 from assay.training.checkpoints.store import Checkpoints
 from tests.house import ROOT

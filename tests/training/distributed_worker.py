@@ -27,8 +27,8 @@ import torch
 from assay.core.config.settings import Params
 from assay.core.errors import AssayError
 from assay.core.seeds import derive_seed
-from assay.evaluation.rollout import Lost, Rollout
-from assay.policy.processes import Processes
+from assay.rollout.evaluation.rollout import Lost, Rollout
+from assay.rollout.policy.processes import Processes
 from assay.training import rollouts as rollouts_room
 from assay.training import trainer as trainer_room
 from assay.training.adapter import tensors_digest

@@ -12,12 +12,12 @@ from typing import Any
 
 import torch
 
+from assay.checks.findings import Finding, error_finding
 from assay.core.config.settings import PretrainedBase
 from assay.core.errors import AssayError
-from assay.policy.model import Policy
-from assay.policy.renderer import Dialogue
-from assay.tasks.structured.settings import StructuredTask
-from assay.tools.findings import Finding, error_finding
+from assay.rollout.policy.model import Policy
+from assay.rollout.policy.renderer import Dialogue
+from assay.rollout.tasks.structured.settings import StructuredTask
 from tests.training import faulty_tasks as tasks
 from tests.training.healthy_setup import Setup, composed, healthy, healthy_policy, settings, with_settings
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from assay.core.errors import EnvironmentFailure
 from assay.core.seeds import rng
-from assay.tasks.protocol import Baseline, Item, Message, Oddity, Step, Verdict
+from assay.rollout.tasks.protocol import Baseline, Item, Message, Oddity, Step, Verdict
 
 WORDS = ("a", "b", "c", "d", "e", "f", "g", "h")
 WANTED = WORDS[:4]

@@ -16,16 +16,16 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, Gemma2Config, LlamaConfig, Qwen3Config
 
+from assay.checks.doctor.forecast.memory import Meter
+from assay.checks.doctor.forecast.pace import Pace, pace
+from assay.checks.doctor.forecast.rehearsal import Lengths
+from assay.checks.findings import Deadline
 from assay.core.config.reading import parse_params
 from assay.core.config.settings import Params
-from assay.dataset.suite import choose
-from assay.policy.base import tiny
-from assay.policy.model import load
-from assay.tasks.protocol import Item, Message, Step, Verdict
-from assay.tools.doctor.forecast.memory import Meter
-from assay.tools.doctor.forecast.pace import Pace, pace
-from assay.tools.doctor.forecast.rehearsal import Lengths
-from assay.tools.findings import Deadline
+from assay.rollout.dataset.suite import choose
+from assay.rollout.policy.base import tiny
+from assay.rollout.policy.model import load
+from assay.rollout.tasks.protocol import Item, Message, Step, Verdict
 from assay.training.adapter import TrainedAdapter
 from assay.training.checkpoints.store import Checkpoints
 from assay.training.grpo import train

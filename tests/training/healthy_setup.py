@@ -10,20 +10,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from assay.checks.doctor.examination import examine
+from assay.checks.doctor.worlds import setup_of
+from assay.checks.findings import Finding
 from assay.core.config.composition import Selection, compose
 from assay.core.config.reading import parse_params
 from assay.core.config.settings import Params, ScratchBase, TinyArchitecture
-from assay.dataset.suite import Suite, choose
 from assay.pipeline.project import Project
-from assay.policy.base import tiny
-from assay.policy.model import Policy
-from assay.policy.renderer import Dialogue
+from assay.rollout.dataset.suite import Suite, choose
+from assay.rollout.policy.base import tiny
+from assay.rollout.policy.model import Policy
+from assay.rollout.policy.renderer import Dialogue
+from assay.rollout.tasks.protocol import Item
 from assay.stages import fingerprint
 from assay.stages.base import warm_started
-from assay.tasks.protocol import Item
-from assay.tools.doctor.examination import examine
-from assay.tools.doctor.worlds import setup_of
-from assay.tools.findings import Finding
 from assay.training.setup import Setup as TrainingSetup
 from tests.house import ROOT
 from tests.training.faulty_tasks import WORDS, Letters

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.config.settings import Params
-from assay.evaluation.phases import Phases
 from assay.pipeline.live_log import Live
 from assay.pipeline.run_folder import RunFolder
+from assay.rollout.evaluation.phases import Phases
 from assay.stages import train as train_stage
 from assay.training.checkpoints.store import Checkpoints
 from tests.training.crash_harness import Left, differences, ended, fork, training, warm

@@ -14,12 +14,12 @@ from assay.core.config.reading import parse_params
 from assay.core.config.settings import Params
 from assay.core.records import Episode, HealthEvent
 from assay.core.seeds import rng
-from assay.dataset.suite import Play
-from assay.evaluation.trajectory import episode_of, turn_of
-from assay.tasks.protocol import Item
-from assay.training.health.commonest import Honest
-from assay.training.health.rules import Monitor
-from assay.training.health.signals import StepSignals
+from assay.health.rules.commonest import Honest
+from assay.health.rules.rules import Monitor
+from assay.health.rules.signals import StepSignals
+from assay.rollout.dataset.suite import Play
+from assay.rollout.evaluation.trajectory import episode_of, turn_of
+from assay.rollout.tasks.protocol import Item
 from tests.training.alarm_shapes import (
     FUNCTIONS,
     N_ITEMS,

@@ -9,8 +9,8 @@ from unittest import mock
 from torch.distributed.tensor import DTensor
 
 from assay.core.config.settings import Params
-from assay.policy.model import Policy
-from assay.policy.processes import Processes
+from assay.rollout.policy.model import Policy
+from assay.rollout.policy.processes import Processes
 from assay.training import logprobs, rollouts
 from assay.training import trainer as trainer_room
 from tests.small_policy import small_policy

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from assay.training.health.commonest import Common, Honest, most_common
-from assay.training.health.rules import Monitor
-from assay.training.health.signals import StepSignals, failures_left
-from assay.verify.content.training import FIELDS, Relistened
+from assay.health.rules.commonest import Common, Honest, most_common
+from assay.health.rules.rules import Monitor
+from assay.health.rules.signals import StepSignals, failures_left
+from assay.package.verification.content.training import FIELDS, Relistened
 from tests.training.alarm_shapes import Shape, even, labels, learner
 from tests.training.health_levels import SETTINGS, Parts, told
 from tests.training.shaped_trainings import Training, ill, settings, sound, worst

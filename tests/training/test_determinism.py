@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from assay.core.errors import ConfigError
-from assay.policy import model
-from assay.policy.model import pin
+from assay.rollout.policy import model
+from assay.rollout.policy.model import pin
 from assay.training.grpo import Attempt
 from assay.training.log.step_chain import LINKS, START, chain_of, first_difference
 from tests.house import ROOT, SRC
@@ -23,7 +23,7 @@ ONE_RUN = """
 import logging, warnings
 warnings.simplefilter("ignore")
 logging.disable(logging.CRITICAL)
-from assay.policy.model import pin
+from assay.rollout.policy.model import pin
 from tests.training.test_training import params, run
 pin(1, deterministic=True, device="cpu")
 print(run(params())[1].train_log[-1]["chain"])

@@ -29,7 +29,7 @@ from assay.core.errors import ConfigError
 from assay.core.storage.yaml import read_yaml
 from assay.pipeline import launching
 from assay.pipeline.launching import PATIENCE_S, PATIENCE_VARIABLE, must_launch
-from assay.policy.processes import Processes
+from assay.rollout.policy.processes import Processes
 from assay.training.recipe import item_order
 from tests.house import ROOT
 from tests.training import distributed_worker as worker

@@ -12,21 +12,21 @@ import numpy as np
 import pytest
 import torch
 
+from assay.checks.doctor import command as tool
+from assay.checks.doctor import probe
+from assay.checks.doctor.examination import examine_without_model
+from assay.checks.doctor.forecast import passes
+from assay.checks.doctor.observed import MOST_STEPS
+from assay.checks.doctor.texts import render_prompts
+from assay.checks.findings import DoctorCheck, refuse_faults, verdict_of
 from assay.core.errors import TrainingError
-from assay.dataset.suite import choose
-from assay.evaluation import retries
+from assay.health.rules.signals import StepSignals
 from assay.pipeline.project import Project
-from assay.policy.model import Policy
-from assay.tasks.protocol import Step
-from assay.tools.doctor import command as tool
-from assay.tools.doctor import probe
-from assay.tools.doctor.examination import examine_without_model
-from assay.tools.doctor.forecast import passes
-from assay.tools.doctor.observed import MOST_STEPS
-from assay.tools.doctor.texts import render_prompts
-from assay.tools.findings import DoctorCheck, refuse_faults, verdict_of
+from assay.rollout.dataset.suite import choose
+from assay.rollout.evaluation import retries
+from assay.rollout.policy.model import Policy
+from assay.rollout.tasks.protocol import Step
 from assay.training.adapter import tensors_digest
-from assay.training.health.signals import StepSignals
 from assay.training.setup import Setup as TrainingSetup
 from tests.training.fault_library import FAULTS, Fault, sliding_window, with_policy
 from tests.training.faulty_tasks import NeverEnds, State

@@ -11,8 +11,8 @@ from peft import LoraConfig, get_peft_model
 from transformers import Qwen3Config, Qwen3ForCausalLM
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from assay.policy.model import evaluating
-from assay.tools.doctor.forecast.memory import Meter
+from assay.checks.doctor.forecast.memory import Meter
+from assay.rollout.policy.model import evaluating
 from assay.training import flat, flat_attention
 from assay.training.flat import Shared, packs, reads_flat, shared_openings
 from assay.training.flat_pack import Pack, Rule, Stretch

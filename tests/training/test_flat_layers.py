@@ -11,8 +11,8 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 
-from assay.policy.engine.fused_lora import summed
-from assay.policy.engine.lean_weights import Unserved
+from assay.rollout.policy.engine.fused_lora import summed
+from assay.rollout.policy.engine.lean_weights import Unserved
 from assay.training import flat, flat_attention
 from assay.training.flat_pack import Pack, Rule, Stretch
 from tests.policy.architectures import build

@@ -12,9 +12,7 @@ from unittest import mock
 import pytest
 import torch
 
-from assay.core.config.settings import Params
-from assay.dataset.suite import choose
-from assay.tools.doctor.forecast.forecast import (
+from assay.checks.doctor.forecast.forecast import (
     BESIDE,
     MEMORY,
     TIME,
@@ -26,10 +24,12 @@ from assay.tools.doctor.forecast.forecast import (
     time_finding,
     what_to_lower,
 )
-from assay.tools.doctor.forecast.memory import MemoryForecast, Meter, Scales, scales, weightless
-from assay.tools.doctor.forecast.pace import pace
-from assay.tools.doctor.forecast.rehearsal import Lengths, Rehearsal, build
-from assay.tools.findings import Deadline, TooSlow
+from assay.checks.doctor.forecast.memory import MemoryForecast, Meter, Scales, scales, weightless
+from assay.checks.doctor.forecast.pace import pace
+from assay.checks.doctor.forecast.rehearsal import Lengths, Rehearsal, build
+from assay.checks.findings import Deadline, TooSlow
+from assay.core.config.settings import Params
+from assay.rollout.dataset.suite import choose
 from assay.training import flat
 from assay.training.setup import Setup
 from tests.training.forecast_setup import Model, Talk, measured, settings

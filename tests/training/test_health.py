@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from assay.core.records import HEALTH_RULES, Episode, HealthEvent, HealthSummary, TrainFacts
-from assay.training.health.commonest import most_common
-from assay.training.health.rules import Monitor
-from assay.training.health.signals import StepSignals
+from assay.health.rules.commonest import most_common
+from assay.health.rules.rules import Monitor
+from assay.health.rules.signals import StepSignals
 from tests.house import ROOT
 from tests.training.health_levels import ONE_PART, SETTINGS, episode, told, turn
 

@@ -15,23 +15,23 @@ import pytest
 
 from assay.core.records import HonestLevels, HonestPlay
 from assay.core.seeds import rng
-from assay.dataset.suite import Play
-from assay.evaluation.trajectory import episode_of, turn_of
-from assay.tasks.own.task import OwnTask, own_task
-from assay.tasks.protocol import Item
-from assay.training.health.commonest import Honest
-from assay.training.health.honest_play import honest_play
-from assay.training.health.relative import honest_share, relative, unavoidable, with_kl
-from assay.training.health.rules import Monitor
-from assay.training.health.signals import StepSignals
+from assay.health.rules.commonest import Honest
+from assay.health.rules.relative import honest_share, relative, unavoidable, with_kl
+from assay.health.rules.rules import Monitor
+from assay.health.rules.signals import StepSignals
+from assay.package.verification.content.training import FIELDS, Relistened
+from assay.rollout.dataset.suite import Play
+from assay.rollout.evaluation.trajectory import episode_of, turn_of
+from assay.rollout.tasks.own.task import OwnTask, own_task
+from assay.rollout.tasks.protocol import Item
+from assay.training.honest_play import honest_play
 from assay.training.recipe import item_order
-from assay.verify.content.training import FIELDS, Relistened
 from tests.tasks.own.test_lessons import settings as own_settings
 from tests.training.healthy_setup import shipped
 from tests.training.shaped_trainings import settings, worst
 
 CODE = """
-from assay.tasks.own.api import Environment, Told
+from assay.rollout.tasks.own.api import Environment, Told
 
 class Doors(Environment):
     def reset(self, row, seed):

@@ -18,10 +18,10 @@ from trl import GRPOTrainer  # type: ignore[attr-defined,unused-ignore]
 from assay.core.config.settings import Params
 from assay.core.errors import EnvironmentLost, TrainingStopped
 from assay.core.seeds import derive_seed
-from assay.dataset.suite import choose
-from assay.evaluation import retries as calls_again
-from assay.evaluation.retries import GivenUp, tried
-from assay.evaluation.rollout import Lost
+from assay.rollout.dataset.suite import choose
+from assay.rollout.evaluation import retries as calls_again
+from assay.rollout.evaluation.retries import GivenUp, tried
+from assay.rollout.evaluation.rollout import Lost
 from assay.training.adapter import attach_adapter, tensors_digest, trainable
 from assay.training.recipe import item_order
 from assay.training.rollouts import GroupRollouts, SideRollouts

@@ -15,10 +15,10 @@ from assay.core.config.reading import parse_params
 from assay.core.config.settings import TinyArchitecture
 from assay.core.errors import TrainingStopped
 from assay.core.storage.json import read_jsonl
-from assay.dataset.suite import choose
-from assay.policy.base import tiny
-from assay.policy.model import Policy
-from assay.policy.renderer import Dialogue
+from assay.rollout.dataset.suite import choose
+from assay.rollout.policy.base import tiny
+from assay.rollout.policy.model import Policy
+from assay.rollout.policy.renderer import Dialogue
 from assay.training.checkpoints.store import Checkpoints
 from assay.training.grpo import train
 from assay.training.log.history import History, Watch

@@ -24,9 +24,9 @@ from assay.core.config.settings import Params
 from assay.core.errors import TrainingStopped
 from assay.core.evidence_files import place_of
 from assay.core.seeds import derive_seed
-from assay.evaluation.rollout import Lost, Rollout
 from assay.pipeline.live_log import Live
-from assay.tasks.protocol import Item, Message, Step
+from assay.rollout.evaluation.rollout import Lost, Rollout
+from assay.rollout.tasks.protocol import Item, Message, Step
 from assay.training import rollouts
 from assay.training.log.callback import Recorder
 from assay.training.recipe import grpo_config, item_order

@@ -16,13 +16,13 @@ from assay.core.config.settings import Params, TinyArchitecture
 from assay.core.decoding import Decoding
 from assay.core.errors import TaskError, TrainingError
 from assay.core.storage.yaml import read_yaml
-from assay.dataset.suite import Play, Suite, choose
-from assay.evaluation.rollout import Rollout, play, play_baseline
-from assay.policy.base import tiny
-from assay.policy.engine import engine
-from assay.policy.model import Policy
-from assay.policy.renderer import Dialogue
-from assay.tasks.collider import Collider, ColliderSettings, generate
+from assay.rollout.dataset.suite import Play, Suite, choose
+from assay.rollout.evaluation.rollout import Rollout, play, play_baseline
+from assay.rollout.policy.base import tiny
+from assay.rollout.policy.engine import engine
+from assay.rollout.policy.model import Policy
+from assay.rollout.policy.renderer import Dialogue
+from assay.rollout.tasks.collider import Collider, ColliderSettings, generate
 from assay.training import flat, recipe, rollouts
 from assay.training.adapter import TrainedAdapter, save_adapter
 from assay.training.checkpoints.store import Checkpoints

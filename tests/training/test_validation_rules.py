@@ -12,9 +12,9 @@ import pytest
 
 from assay.core.records import HEALTH_RULES, Episode, HealthEvent
 from assay.core.seeds import rng
-from assay.training.health.rules import Monitor
-from assay.training.health.signals import StepSignals
-from assay.training.health.validation_rules import rank_correlation
+from assay.health.rules.rules import Monitor
+from assay.health.rules.signals import StepSignals
+from assay.health.rules.validation_rules import rank_correlation
 from tests.training.health_levels import ONE_PART, SETTINGS, THREE_PARTS, Told, episode, told
 
 A, R, STOP, G = "AMBER", "RED", "STOP", "GREEN"

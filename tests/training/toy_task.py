@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from assay.tasks.protocol import Baseline, Item, Message, Oddity, Step, Verdict
+from assay.rollout.tasks.protocol import Baseline, Item, Message, Oddity, Step, Verdict
 
 WORDS = ("a", "b", "c", "d", "e", "f", "g", "h")
 

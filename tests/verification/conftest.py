@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from assay.core.evidence_files import place_of
-from assay.evidence.figures.gallery import Drawn
 from assay.stages.packing.archive import unpack
 from assay.stages.render_evidence import render
+from assay.verdict.evidence.figures.gallery import Drawn
 from tests.verification.made_run import made_run, packaged
 
 

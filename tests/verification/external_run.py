@@ -13,10 +13,10 @@ from assay.core.config.training import ELSEWHERE
 from assay.core.console import quietly
 from assay.core.evidence_files import folder_of
 from assay.core.storage.files import sha256_bytes
-from assay.dataset.external import read_training
 from assay.pipeline.external import take
 from assay.pipeline.project import Project
-from assay.policy.digests import listing_digest
+from assay.rollout.dataset.external import read_training
+from assay.rollout.policy.digests import listing_digest
 from assay.stages import fingerprint, render_evidence
 from assay.stages.post_eval import search_named
 from tests.verification.made_lock import lock

@@ -8,9 +8,9 @@ from random import Random
 
 from assay.core.storage.files import sha256_bytes
 from assay.core.storage.untrusted import listing
-from assay.dataset.verified import sums_text
+from assay.package.verification.checks import Check
+from assay.rollout.dataset.verified import sums_text
 from assay.stages.packing.layout import CARD, SUMS
-from assay.verify.checks import Check
 
 Look = Callable[[Path, str], Iterable[Check]]
 

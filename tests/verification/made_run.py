@@ -25,41 +25,41 @@ from assay.core.records import ControlFacts, Episode, HealthSummary, TrainFacts
 from assay.core.seeds import derive_seed, rng
 from assay.core.storage.files import sha256_bytes
 from assay.core.storage.json import write_json, write_jsonl
-from assay.dataset.external import Training, read_training
-from assay.dataset.suite import SAMPLING_AGAIN, Play, Suite
-from assay.evaluation.alarms import flat
-from assay.evaluation.few_shot import few_shot
-from assay.evaluation.replay import play_baseline
-from assay.evaluation.trajectory import open_item
+from assay.health.rules.commonest import Honest
+from assay.health.rules.rules import Monitor
+from assay.health.rules.signals import StepSignals
+from assay.package.verification.checks import Check
+from assay.package.verification.content.training import learning_rates
+from assay.package.verification.content.weights import base_shapes, read_safetensors, weights_digest
+from assay.package.verification.folders import _FREE, adapter_expected, base_expected
+from assay.package.verification.levels import data_and_consistency, tables_and_grading
+from assay.package.verification.unpacked import Unpacked
 from assay.pipeline.inputs import secondary_file
 from assay.pipeline.live_log import Tables
 from assay.pipeline.note_openings import note_opening, opened_records
 from assay.pipeline.project import Project
 from assay.pipeline.rival_files import BaseRivals, facts_of, file_of, suite_for
-from assay.policy.base.bpe import Merged
-from assay.policy.base.words import CHAT_TEMPLATE, Words
-from assay.policy.digests import adapted_digest, digest_folder
+from assay.rollout.dataset.external import Training, read_training
+from assay.rollout.dataset.suite import SAMPLING_AGAIN, Play, Suite
+from assay.rollout.evaluation.alarms import flat
+from assay.rollout.evaluation.few_shot import few_shot
+from assay.rollout.evaluation.replay import play_baseline
+from assay.rollout.evaluation.trajectory import open_item
+from assay.rollout.policy.base.bpe import Merged
+from assay.rollout.policy.base.words import CHAT_TEMPLATE, Words
+from assay.rollout.policy.digests import adapted_digest, digest_folder
+from assay.rollout.tasks.protocol import Task, learner
+from assay.rollout.tasks.rivals import BEST_OF_N, CONSTRAINED, FEW_SHOT, OF_THE_BASE, rivals_of
 from assay.stages import fingerprint, render_evidence
 from assay.stages.package import members_of
 from assay.stages.packing.archive import sealed, write_tar
 from assay.stages.packing.layout import NAME
 from assay.stages.packing.parity import Parity
 from assay.stages.render_evidence.arms import AGAIN, CONTROL
-from assay.tasks.protocol import Task, learner
-from assay.tasks.rivals import BEST_OF_N, CONSTRAINED, FEW_SHOT, OF_THE_BASE, rivals_of
-from assay.training.health.commonest import Honest
-from assay.training.health.honest_play import honest_play
-from assay.training.health.rules import Monitor
-from assay.training.health.signals import StepSignals
+from assay.training.honest_play import honest_play
 from assay.training.log.history import History, Validation, Watch, component_row
 from assay.training.log.step_chain import LINKS, START, chain_of
 from assay.training.recipe import chosen_step, item_order
-from assay.verify.checks import Check
-from assay.verify.content.training import learning_rates
-from assay.verify.content.weights import base_shapes, read_safetensors, weights_digest
-from assay.verify.folders import _FREE, adapter_expected, base_expected
-from assay.verify.levels import data_and_consistency, tables_and_grading
-from assay.verify.unpacked import Unpacked
 from tests import house
 from tests.house import ROOT
 from tests.kept import kept

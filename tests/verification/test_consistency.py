@@ -15,12 +15,12 @@ import pytest
 
 from assay.core.evidence_files import place_of
 from assay.core.storage.json import dumps
-from assay.verify import code, locked, stated, suites
-from assay.verify.checks import Check, LookResult, looked
-from assay.verify.content import training, weights
-from assay.verify.content.regraded import regraded
-from assay.verify.levels import CONSISTENT, consistent, settings
-from assay.verify.unpacked import Unpacked
+from assay.package.verification import code, locked, stated, suites
+from assay.package.verification.checks import Check, LookResult, looked
+from assay.package.verification.content import training, weights
+from assay.package.verification.content.regraded import regraded
+from assay.package.verification.levels import CONSISTENT, consistent, settings
+from assay.package.verification.unpacked import Unpacked
 
 RESULTS = "evidence/results"
 Tamper = Callable[[Path], None]

@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 
 from assay.cli import app
 from assay.package.judgements import check_judgement
+from assay.package.verification.checks import Check
+from assay.package.verification.content.rendered import files_again
+from assay.package.verification.levels import consistent, settings
+from assay.package.verification.unpacked import Unpacked
 from assay.stages.packing.archive import unpack
 from assay.stages.packing.layout import SUMS
-from assay.verify.checks import Check
-from assay.verify.content.rendered import files_again
-from assay.verify.levels import consistent, settings
-from assay.verify.unpacked import Unpacked
 from tests.tools.judged_files import as_csv, results
 from tests.verification.flipped import unfound_flips
 

@@ -16,17 +16,17 @@ from assay.core.config.settings import Params
 from assay.core.errors import AssayError
 from assay.core.storage.files import sha256_bytes
 from assay.core.storage.json import dumps, read_record, write_json
-from assay.dataset.external import ExternalFacts, NamedFound
-from assay.evidence.claim.claim import Claim
-from assay.evidence.claim.warnings import of_external
+from assay.package.verification.checks import Check
+from assay.package.verification.levels import all_levels
 from assay.pipeline import external
 from assay.pipeline.external import take
 from assay.pipeline.project import Project
+from assay.rollout.dataset.external import ExternalFacts, NamedFound
 from assay.stages.packing.archive import unpack
 from assay.stages.post_eval import search_named
 from assay.stages.render_evidence.claim_at import claim_at
-from assay.verify.checks import Check
-from assay.verify.levels import all_levels
+from assay.verdict.evidence.claim.claim import Claim
+from assay.verdict.evidence.claim.warnings import of_external
 from tests.verification.external_run import FOLDER, HOW, before_taking, brought, external_run, settings
 from tests.verification.made_run import copied, looked_without_drawing, packaged
 

@@ -12,15 +12,15 @@ import pytest
 from assay.core.errors import PackageError
 from assay.core.evidence_files import place_of
 from assay.core.storage.json import dumps, json_text
+from assay.package.verification.checks import looked
+from assay.package.verification.content.rendered import files_again
+from assay.package.verification.content.training import log_whole
+from assay.package.verification.locked import lock_whole
+from assay.package.verification.stated import facts_within_bounds
+from assay.package.verification.unpacked import Unpacked
 from assay.stages.package import members_of
 from assay.stages.packing.layout import active_in
 from assay.training.log.step_chain import START, chain_of
-from assay.verify.checks import looked
-from assay.verify.content.rendered import files_again
-from assay.verify.content.training import log_whole
-from assay.verify.locked import lock_whole
-from assay.verify.stated import facts_within_bounds
-from assay.verify.unpacked import Unpacked
 from tests.verification.made_run import PARITY, made_run
 
 Edit = Callable[[str], str]

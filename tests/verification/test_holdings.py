@@ -15,13 +15,13 @@ from safetensors.numpy import load, save
 
 from assay.core.evidence_files import place_of
 from assay.core.storage.yaml import read_yaml
+from assay.package.verification import code, folders, suites
+from assay.package.verification.checks import Check, LookResult, looked
+from assay.package.verification.content import training, weights
+from assay.package.verification.levels import all_levels, consistent, settings
+from assay.package.verification.unpacked import Unpacked
 from assay.pipeline.dvc_lock import folder_md5
 from assay.stages.packing.layout import BASE_FILES, strangers
-from assay.verify import code, folders, suites
-from assay.verify.checks import Check, LookResult, looked
-from assay.verify.content import training, weights
-from assay.verify.levels import all_levels, consistent, settings
-from assay.verify.unpacked import Unpacked
 from tests.house import ROOT
 from tests.verification.test_consistency import Tamper, edit, lines
 

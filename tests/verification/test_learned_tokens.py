@@ -11,11 +11,11 @@ import pytest
 
 from assay.core.errors import RecordError
 from assay.core.storage.json import dumps
-from assay.policy.base.bpe import LOST
-from assay.verify import folders, suites
-from assay.verify.checks import LookResult
-from assay.verify.content import weights
-from assay.verify.unpacked import Unpacked
+from assay.package.verification import folders, suites
+from assay.package.verification.checks import LookResult
+from assay.package.verification.content import weights
+from assay.package.verification.unpacked import Unpacked
+from assay.rollout.policy.base.bpe import LOST
 from tests.verification.made_run import made_run
 
 LOOKS = (folders.model_settings, weights.weights_sane, suites.tokens_counted)

@@ -13,12 +13,12 @@ import pytest
 
 from assay.core.errors import RecordError
 from assay.core.evidence_files import place_of
+from assay.package.verification.checks import Check
+from assay.package.verification.compared import NEARLY, compare, difference
+from assay.package.verification.content.rendered import files_again, pages_again, tables_again
+from assay.package.verification.levels import all_levels
+from assay.package.verification.unpacked import Unpacked, link
 from assay.stages.render_evidence import arms
-from assay.verify.checks import Check
-from assay.verify.compared import NEARLY, compare, difference
-from assay.verify.content.rendered import files_again, pages_again, tables_again
-from assay.verify.levels import all_levels
-from assay.verify.unpacked import Unpacked, link
 
 RESULTS = "evidence/results"
 

@@ -16,15 +16,15 @@ from assay.core.evidence_files import place_of
 from assay.core.storage.files import sha256_bytes
 from assay.core.storage.json import dumps, write_json
 from assay.core.storage.yaml import read_yaml
-from assay.evidence.claim.openings import level_of, openings_of
+from assay.package.verification.checks import looked
+from assay.package.verification.stated import openings_follow
+from assay.package.verification.unpacked import Unpacked
 from assay.pipeline.heldout_ledger import openings
 from assay.pipeline.note_openings import note_opening, opened_records
 from assay.pipeline.project import Project
 from assay.stages.packing.layout import OPENINGS
 from assay.stages.packing.pages import ledger_of
-from assay.verify.checks import looked
-from assay.verify.stated import openings_follow
-from assay.verify.unpacked import Unpacked
+from assay.verdict.evidence.claim.openings import level_of, openings_of
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import pytest
 
 from assay.core.errors import PackageError
+from assay.package.verification import own_code
+from assay.rollout.tasks.own.calls import Call, Failed, Reply
+from assay.rollout.tasks.own.recorded import Recorded, Recorder, ToldLine
+from assay.rollout.tasks.own.settings import OwnTask
 from assay.stages.packing.layout import strangers
-from assay.tasks.own.calls import Call, Failed, Reply
-from assay.tasks.own.recorded import Recorded, Recorder, ToldLine
-from assay.tasks.own.settings import OwnTask
-from assay.verify import own_code
 
 ROW = {"prompt": "pick: *a b", "answer": "a"}
 

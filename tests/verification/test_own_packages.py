@@ -12,11 +12,11 @@ import pytest
 from assay.core.errors import PackageError, RecordError
 from assay.core.storage.files import sha256_bytes
 from assay.package.checking import VerifyRequest, verified
+from assay.package.verification.checks import Check
+from assay.package.verification.own_code import own_copy
+from assay.package.verification.unpacked import Unpacked
 from assay.stages.packing import verify as plain
 from assay.stages.packing.archive import unpack
-from assay.verify.checks import Check
-from assay.verify.own_code import own_copy
-from assay.verify.unpacked import Unpacked
 from tests.house import ROOT
 from tests.verification import made_run as making
 from tests.verification.made_run import looked_without_drawing, made_run, packaged
@@ -26,7 +26,7 @@ WORDS = ROOT / "tasks/words"
 DOORS = """
 import random
 
-from assay.tasks.own.api import Environment, Told
+from assay.rollout.tasks.own.api import Environment, Told
 
 
 class Doors(Environment):

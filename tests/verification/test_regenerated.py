@@ -12,19 +12,19 @@ import pytest
 
 from assay.core.records import Episode
 from assay.core.storage.json import read_records, write_jsonl
-from assay.dataset.suite import Play, Suite
-from assay.evaluation.replay import graded_again
-from assay.evaluation.rollout import play as played_by
-from assay.evaluation.trajectory import Rollout, episode_of, turn_of
+from assay.package.verification.checks import Check
+from assay.package.verification.rerun.explained import slack
+from assay.package.verification.rerun.regenerated import first_parting, regenerated
 from assay.pipeline.inputs import decoding_of
 from assay.pipeline.project import Project
-from assay.policy.model import load
-from assay.policy.renderer import Dialogue
+from assay.rollout.dataset.suite import Play, Suite
+from assay.rollout.evaluation.replay import graded_again
+from assay.rollout.evaluation.rollout import play as played_by
+from assay.rollout.evaluation.trajectory import Rollout, episode_of, turn_of
+from assay.rollout.policy.model import load
+from assay.rollout.policy.renderer import Dialogue
+from assay.rollout.tasks.protocol import Task
 from assay.stages.render_evidence.arms import suite_of
-from assay.tasks.protocol import Task
-from assay.verify.checks import Check
-from assay.verify.rerun.explained import slack
-from assay.verify.rerun.regenerated import first_parting, regenerated
 from tests.verification.small_run import base_folder, small_run
 
 pytestmark = pytest.mark.filterwarnings(
@@ -226,8 +226,8 @@ def test_a_token_that_rounding_decides_passes_as_such(
 ) -> None:
     """Stands in for another processor: the stored episodes are those of logits moved by less than is
     allowed."""
-    from assay.evaluation import rollout
-    from assay.verify.rerun import explained
+    from assay.package.verification.rerun import explained
+    from assay.rollout.evaluation import rollout
 
     real = rollout.play
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from assay.core.storage.json import read_jsonl
+from assay.package.verification.rerun.retrained import COMPARED, CONTROL, retrained
 from assay.pipeline.project import Project
 from assay.training.log.step_chain import START, chain_of, check_chain
-from assay.verify.rerun.retrained import COMPARED, CONTROL, retrained
 from tests.verification.small_run import small_run
 
 pytestmark = pytest.mark.filterwarnings(

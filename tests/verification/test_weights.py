@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import save
 
 from assay.core.errors import RecordError
-from assay.verify.content.weights import Tensor, _is_finite, read_safetensors
+from assay.package.verification.content.weights import Tensor, _is_finite, read_safetensors
 
 
 def written(path: Path, header: object, body: bytes) -> Path:

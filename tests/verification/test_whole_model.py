@@ -16,24 +16,24 @@ from safetensors.torch import load_file, save_file
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from assay.cli import config
+from assay.cli.tools.sweep.sources import open_source
 from assay.core.errors import AssayError
 from assay.core.records import Episode
 from assay.core.storage.json import read_record, read_records, write_json
-from assay.dataset.external import ExternalFacts
-from assay.evaluation.measures import mean_of
-from assay.evidence.claim.claim import Claim
 from assay.package.checking import VerifyRequest, verified
+from assay.package.verification.checks import Check
+from assay.package.verification.levels import all_levels
+from assay.package.verification.rerun.regenerated import regenerated
 from assay.pipeline.external import brought_digest, take
 from assay.pipeline.policies import open_policy
 from assay.pipeline.project import Project
-from assay.policy.digests import digest_folder
+from assay.rollout.dataset.external import ExternalFacts
+from assay.rollout.evaluation.measures import mean_of
+from assay.rollout.policy.digests import digest_folder
 from assay.stages import package
 from assay.stages.packing import verify as plain
 from assay.stages.packing.archive import unpack
-from assay.tools.sweep.sources import open_source
-from assay.verify.checks import Check
-from assay.verify.levels import all_levels
-from assay.verify.rerun.regenerated import regenerated
+from assay.verdict.evidence.claim.claim import Claim
 from tests.verification.external_run import settings
 from tests.verification.made_lock import lock
 from tests.verification.made_run import copied, looked_without_drawing

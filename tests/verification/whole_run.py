@@ -13,7 +13,7 @@ from assay.core.config.composition import Selection, compose
 from assay.core.console import quietly
 from assay.pipeline.external import brought_digest
 from assay.pipeline.project import Project
-from assay.policy.model import load
+from assay.rollout.policy.model import load
 from assay.stages import base, control, fingerprint, post_eval, pre_eval, render_evidence, train
 from tests.house import ROOT
 from tests.own_data import keep_first

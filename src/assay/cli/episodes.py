@@ -44,6 +44,6 @@ def grade(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder to write.")] = Path("graded"),
 ) -> None:
     """Grade completions that you have by a task's own grader: episodes that judge takes."""
-    from assay.tools.grade import command as tool
+    from assay.cli.tools.grade import command as tool
 
     tool.run(Path.cwd(), tasks, completions, make_request(tool.GradeRequest, locals()))

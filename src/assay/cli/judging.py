@@ -9,18 +9,18 @@ from assay.core.console import say
 from assay.core.errors import ConfigError
 from assay.core.garbage import uncollected
 from assay.core.storage.files import write_text
-from assay.evidence.claim.claim import Claim
-from assay.evidence.words.sentences import heading
 from assay.package.judgements import PACKAGE, pack_judgement
-from assay.tools.columns import OPTION, Columns
-from assay.tools.judge.command import WHERE, JudgeRequest, judge_files
-from assay.tools.judge.gate import code_of, gate_of, write_junit
-from assay.tools.judge.lines import refuse
-from assay.tools.judge.page import counts_said, write_pages
-from assay.tools.judge.rows import JudgedRow
-from assay.tools.judge.several import TABLE, judge_several, write_table
-from assay.tools.judge.sources import ArmRecord, Judgement
-from assay.tools.judge.verdict import Judged
+from assay.rollout.tables.columns import OPTION, Columns
+from assay.rollout.tables.lines import refuse
+from assay.verdict.evidence.claim.claim import Claim
+from assay.verdict.evidence.words.sentences import heading
+from assay.verdict.judge.command import WHERE, JudgeRequest, judge_files
+from assay.verdict.judge.gate import code_of, gate_of, write_junit
+from assay.verdict.judge.page import counts_said, write_pages
+from assay.verdict.judge.rows import JudgedRow
+from assay.verdict.judge.several import TABLE, judge_several, write_table
+from assay.verdict.judge.sources import ArmRecord, Judgement
+from assay.verdict.judge.verdict import Judged
 
 NOT_EVALUABLE = 5  # exit code
 NAMED = "columns.yaml"

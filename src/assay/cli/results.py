@@ -162,7 +162,7 @@ def judge(
     report, package; exit code 5 for NOT EVALUABLE; with --plan 7 if what it plans is not shown, 8 for
     REGRESSED."""
     from assay.cli.judging import run
-    from assay.tools.judge.command import JudgeRequest
+    from assay.verdict.judge.command import JudgeRequest
 
     raise typer.Exit(run(before, after, make_request(JudgeRequest, vars(options))))
 
@@ -234,7 +234,7 @@ class PlanOptions:
 def plan(options: PlanOptions) -> None:
     """Plan a judgement before its results are there: items, draws, metric, level, what has to be shown, and
     which effect that finds."""
-    from assay.tools.judge import planning as tool
+    from assay.verdict.judge import planning as tool
 
     tool.run(make_request(tool.PlanRequest, vars(options)))
 
@@ -272,11 +272,11 @@ def health(
         fix = "./run assay runs health LOG with the options, or without them for the last run"
         raise ConfigError("a log of another trainer", found="none", where="assay runs health", fix=fix)
     if file is None or (file.name == "health.jsonl" and plain):
-        from assay.tools.watch import health as tool
+        from assay.cli.tools.watch import health as tool
 
         raise typer.Exit(tool.run(Path.cwd(), file))
-    from assay.tools.columns import Columns
-    from assay.tools.watch import foreign
+    from assay.cli.tools.watch import foreign
+    from assay.rollout.tables.columns import Columns
 
     asked = Columns.read(columns)
     asked = asked if success is None else Columns({**asked.named, "success": success})
@@ -294,7 +294,7 @@ def watch(
 ) -> None:
     """Show how a training goes, again every second: step, reward, validation, alarms, time left. Ctrl-C
     leaves, with code 0."""
-    from assay.tools.watch import command as tool
+    from assay.cli.tools.watch import command as tool
 
     tool.run(path, once=once)
 
@@ -306,7 +306,7 @@ def serve(
     folder: Annotated[Path, typer.Option(help="Folder to serve.")] = Path("evidence"),
 ) -> None:
     """Serve the evidence folder and its live page to this machine, read-only. Ctrl-C ends it, with code 0."""
-    from assay.tools.watch import serve as tool
+    from assay.cli.tools.watch import serve as tool
 
     tool.run(folder, port)
 

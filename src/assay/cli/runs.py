@@ -23,7 +23,7 @@ def doctor(
     ] = None,
 ) -> None:
     """Check before a training what would make it useless or break it hours later; exit code 1 for a fault."""
-    from assay.tools.doctor import command as tool
+    from assay.checks.doctor import command as tool
 
     raise typer.Exit(tool.run(Path.cwd(), device_memory))
 
@@ -33,7 +33,7 @@ def diff(
     b: Annotated[Path, typer.Argument(metavar="B", help="Another.")],
 ) -> None:
     """Name the first step, and the first link in it, at which two trainings part; exit code 1 if they do."""
-    from assay.tools.logs import diff_runs as tool
+    from assay.cli.tools.logs import diff_runs as tool
 
     raise typer.Exit(tool.run(a, b))
 
@@ -103,7 +103,7 @@ def report(
     revision: Annotated[str, typer.Argument(metavar="REV", help="The commit to compare with.")],
 ) -> None:
     """Show what changed in settings, numbers and figures since a commit, as Markdown."""
-    from assay.tools import changes as tool
+    from assay.cli.tools import changes as tool
 
     tool.run(Path.cwd(), revision)
 
@@ -179,17 +179,17 @@ class EvaluateOptions:
 @takes
 def evaluate(options: EvaluateOptions) -> None:
     """Measure any policy on any tasks file, as the stages do; what is not given is as in the settings."""
-    from assay.tools import evaluate as tool
+    from assay.cli.tools import evaluate as tool
 
     asked = make_request(tool.EvaluationRequest, vars(options))
-    from assay.policy.served.request import served_model
+    from assay.rollout.policy.served.request import served_model
 
     if (model_asked := served_model(vars(options))) is None:
         tool.run(Path.cwd(), asked) if options.player is None else tool.run_player(
             Path.cwd(), asked, options.player
         )
         return
-    from assay.tools import evaluate_served
+    from assay.cli.tools import evaluate_served
 
     evaluate_served.run(Path.cwd(), asked, model_asked)
 
@@ -221,8 +221,8 @@ def sweep(
     ] = False,
 ) -> None:
     """Measure every checkpoint of a run on the validation suite, each beside step 0: a table and a figure."""
-    from assay.tools.sweep import command as tool
-    from assay.tools.sweep.sources import SweepRequest
+    from assay.cli.tools.sweep import command as tool
+    from assay.cli.tools.sweep.sources import SweepRequest
 
     if (path / "params.yaml").is_file():
         name_settings_of(path)

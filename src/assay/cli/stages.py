@@ -82,7 +82,7 @@ def _run_stage(name: str, resume_from: Path | None = None, root: Path | None = N
     with uncollected():
         stage = importlib.import_module(f"assay.stages.{name}")
         if name == "train":
-            from assay.tools.doctor.preflight import examine_training
+            from assay.checks.doctor.preflight import examine_training
     gc.freeze()  # and later searches pass over it
     if name == "train" and not taken:
         with stage.open_training(project, resume_from) as training:
@@ -92,7 +92,7 @@ def _run_stage(name: str, resume_from: Path | None = None, root: Path | None = N
     else:
         stage.run(project)
     if name == "pre_eval" and os.environ.get("RANK", "0") == "0":
-        from assay.tools.doctor.preflight import say_power
+        from assay.checks.doctor.preflight import say_power
 
         say_power(project)
     if name == "fingerprint":
@@ -120,7 +120,7 @@ def _open(name: str, root: Path | None) -> Project:
     if (
         name in ("base", "pre_eval") and "RANK" not in os.environ
     ):  # of several processes the one that starts them looks
-        from assay.tools.doctor.preflight import look
+        from assay.checks.doctor.preflight import look
 
         look(project)
         gc.collect()  # what it has left is not to be kept with what is imported
@@ -155,7 +155,7 @@ def _become_several(stage: str, params: Any, resume_from: Path | None = None) ->
         stage != "control" or "random_reward" in params.claim.controls
     ):
         if params.device == "cuda":
-            from assay.policy.model import require_device
+            from assay.rollout.policy.model import require_device
 
             require_device(params.device)  # said once here, and not by each process
         told = [] if resume_from is None else ["--resume-from", str(resume_from)]

@@ -14,7 +14,7 @@ def new(
     name: Annotated[str, typer.Argument(help="Of its folder, preset and records: a-z, 0-9 and _.")],
 ) -> None:
     """Write the files of a task of your own, with a test and records, to run as they are and to change."""
-    from assay.tools import new_task as tool
+    from assay.cli.tools import new_task as tool
 
     tool.run(Path.cwd(), name)
 
@@ -33,7 +33,7 @@ def check(
     ] = None,
 ) -> None:
     """Look at a task 29 ways before it is trained on; exit code 1 for a fault, 11 for looks left out."""
-    from assay.tools.envcheck import command as tool
+    from assay.checks.envcheck import command as tool
 
     raise typer.Exit(tool.run(Path.cwd(), task, seconds, out))
 
@@ -51,7 +51,7 @@ def import_(
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
 ) -> None:
     """Write data in other people's forms (JSONL, JSON, CSV, Parquet, gzip) as a tasks file."""
-    from assay.tools.own_data import importing as tool
+    from assay.checks.own_data import importing as tool
 
     tool.run(file, to, columns, schema, force=force)
 
@@ -92,9 +92,9 @@ def audit(
     ] = None,
 ) -> None:
     """Report what is odd about your tasks file; with --fix-splits make a dataset of it."""
+    from assay.checks.own_data import audit as tool
+    from assay.checks.own_data import splits
     from assay.core.config.tasks import task_of_own_records
-    from assay.tools.own_data import audit as tool
-    from assay.tools.own_data import splits
 
     task = task or task_of_own_records()
     project = tool.project_for(Path.cwd(), task)
@@ -115,8 +115,8 @@ def make_data(
     """Generate a task's shipped data and their SHA256SUMS; equal code gives equal bytes."""
     from assay.core.config.tasks import shipped_data
     from assay.core.storage.files import sha256_bytes, write_text
-    from assay.dataset.verified import SUMS, sums_text
     from assay.pipeline.project import Project
+    from assay.rollout.dataset.verified import SUMS, sums_text
 
     task = task or Project.open(Path.cwd()).params.task.name
     files = shipped_data(task)

@@ -19,16 +19,16 @@ from assay.core.faces import load_lazily
 
 if TYPE_CHECKING:
     from assay.health.callback import HealthCallback
+    from assay.health.logs.records import JudgedLog as Health
+    from assay.health.logs.records import LogFinding as Alarm
     from assay.health.monitor import Monitor, examine
-    from assay.tools.foreign_logs.records import JudgedLog as Health
-    from assay.tools.foreign_logs.records import LogFinding as Alarm
 
 __all__ = ["Alarm", "Health", "HealthCallback", "Monitor", "examine"]
 __getattr__ = load_lazily(
     __name__,
     {
-        "Alarm": "assay.tools.foreign_logs.records:LogFinding",
-        "Health": "assay.tools.foreign_logs.records:JudgedLog",
+        "Alarm": "assay.health.logs.records:LogFinding",
+        "Health": "assay.health.logs.records:JudgedLog",
         "HealthCallback": "assay.health.callback:HealthCallback",
         "Monitor": "assay.health.monitor:Monitor",
         "examine": "assay.health.monitor:examine",

@@ -14,9 +14,9 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from assay.core.errors import ConfigError, DataError
 from assay.core.records import HEALTH_LEVELS, HealthLevel
+from assay.health.logs.records import NOT_MEASURED, LogFinding
 from assay.health.monitor import Monitor
-from assay.tools.foreign_logs.records import NOT_MEASURED, LogFinding
-from assay.tools.judge.lines import parquet_rows
+from assay.rollout.tables.lines import parquet_rows
 
 
 class HealthWarning(UserWarning):

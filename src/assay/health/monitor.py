@@ -8,11 +8,11 @@ from typing import Any
 
 from assay.core.errors import DataError
 from assay.core.records import HEALTH_LEVELS, HealthLevel
-from assay.tools.columns import Columns
-from assay.tools.foreign_logs.judging import judge_log
-from assay.tools.foreign_logs.means import read_means
-from assay.tools.foreign_logs.reading import RawLog, make_log, read_foreign, read_record
-from assay.tools.foreign_logs.records import JudgedLog, LogFinding
+from assay.health.logs.judging import judge_log
+from assay.health.logs.means import read_means
+from assay.health.logs.reading import RawLog, make_log, read_foreign, read_record
+from assay.health.logs.records import JudgedLog, LogFinding
+from assay.rollout.tables.columns import Columns
 
 GROWTH = 1.05  # of the records: no rule is read again before there are so many times as many
 

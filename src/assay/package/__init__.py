@@ -23,15 +23,15 @@ from assay.core.faces import load_lazily
 if TYPE_CHECKING:
     from assay.package.checking import verify
     from assay.package.packed import Packed, pack
-    from assay.verify.checks import Check, Verification
+    from assay.package.verification.checks import Check, Verification
 
 __all__ = ["Check", "Packed", "Verification", "pack", "verify"]
 __getattr__ = load_lazily(
     __name__,
     {
-        "Check": "assay.verify.checks:Check",
+        "Check": "assay.package.verification.checks:Check",
         "Packed": "assay.package.packed:Packed",
-        "Verification": "assay.verify.checks:Verification",
+        "Verification": "assay.package.verification.checks:Verification",
         "pack": "assay.package.packed:pack",
         "verify": "assay.package.checking:verify",
     },

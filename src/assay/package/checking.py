@@ -24,10 +24,7 @@ from assay.core.storage.json import json_text, loads, write_json
 from assay.package.judgements import RECORD, check_judgement, holds_judgement
 from assay.package.publish.sign import available, signature_check
 from assay.package.published import NOTHING, published_said
-from assay.stages.packing import verify as plain
-from assay.stages.packing.archive import check_names, unpack
-from assay.stages.packing.layout import NAME
-from assay.verify.checks import (
+from assay.package.verification.checks import (
     CODES,
     MEANING,
     Check,
@@ -40,7 +37,10 @@ from assay.verify.checks import (
     unlooked,
     verdict_of,
 )
-from assay.verify.code import PINS
+from assay.package.verification.code import PINS
+from assay.stages.packing import verify as plain
+from assay.stages.packing.archive import check_names, unpack
+from assay.stages.packing.layout import NAME
 
 RECIPE, SHARED = "recipe.json", "shared"  # of a package of seeds: its numbers, and what all runs share
 _LEVELS: tuple[Level, ...] = ("V1", "V2", "V3")
@@ -246,8 +246,10 @@ def verified(
             elif sound and holds_judgement(root):
                 yield from check_judgement(root, work, other_code=asked.other_code)
             elif sound:
-                from assay.verify.levels import all_levels  # heavy, and of no use for what is no package
-                from assay.verify.own_code import own_copy
+                from assay.package.verification.levels import (
+                    all_levels,  # heavy, and of no use for what is no package
+                )
+                from assay.package.verification.own_code import own_copy
 
                 copied = (
                     None
@@ -333,8 +335,8 @@ def _on_demand(root: Path, asked: VerifyRequest, sound: bool, copied: Path | Non
         unasked = "not asked for (--regenerate N plays N batches of each file again)"
         yield _unlooked("V4", *((unasked, "not asked") if asked.regenerate is None else (str(why),)))
     else:
-        from assay.verify.rerun.regenerated import regenerated
-        from assay.verify.unpacked import Unpacked
+        from assay.package.verification.rerun.regenerated import regenerated
+        from assay.package.verification.unpacked import Unpacked
 
         with progress("verify: play again", 1) as advance:
             checks = regenerated(
@@ -350,8 +352,8 @@ def _on_demand(root: Path, asked: VerifyRequest, sound: bool, copied: Path | Non
         unasked = "not asked for (--retrain does the training again)"
         yield _unlooked("V5", *((str(why),) if asked.retrain else (unasked, "not asked")))
     else:
+        from assay.package.verification.rerun.retrained import retrained
         from assay.pipeline.project import Project
-        from assay.verify.rerun.retrained import retrained
 
         yield from retrained(Project.open(root), base=asked.base)
 

@@ -9,19 +9,19 @@ from pathlib import Path
 from assay.core.counting import counted
 from assay.core.storage.files import read_bytes, read_text, sha256_bytes, write_bytes
 from assay.core.storage.json import digest, dumps, loads, read_record
-from assay.evidence.words.sentences import heading
+from assay.package.verification.checks import REMEDY, Check, LookResult, looked, unlooked
+from assay.package.verification.compared import compare
 from assay.stages.packing import verify as plain
 from assay.stages.packing.archive import sealed, sha256_of, write_tar
 from assay.stages.packing.layout import CARD, PROVENANCE, SUMS, VERIFIER
 from assay.stages.packing.secrets.search import cleared
 from assay.stages.packing.verify import FORMAT
-from assay.tools.judge.plan import FILE as PLAN
-from assay.tools.judge.plan import plan_text, planned_said, read_plan
-from assay.tools.judge.rows import JudgedRow, read_rows, rows_text
-from assay.tools.judge.sources import MADE, REPORT, SUMMARY, ArmRecord, Judgement, SourceFile
-from assay.tools.judge.verdict import Judged, judge, version_here
-from assay.verify.checks import REMEDY, Check, LookResult, looked, unlooked
-from assay.verify.compared import compare
+from assay.verdict.evidence.words.sentences import heading
+from assay.verdict.judge.plan import FILE as PLAN
+from assay.verdict.judge.plan import plan_text, planned_said, read_plan
+from assay.verdict.judge.rows import JudgedRow, read_rows, rows_text
+from assay.verdict.judge.sources import MADE, REPORT, SUMMARY, ArmRecord, Judgement, SourceFile
+from assay.verdict.judge.verdict import Judged, judge, version_here
 
 KIND = Judgement.model_fields["kind"].default
 RECORD = "judged.json"
@@ -177,7 +177,7 @@ def check_judgement(package: Path, work: Path, *, other_code: bool = False) -> I
             wrong += _otherwise(arm, place, records[arm], arms[arm])
         if wrong:
             return LookResult("", wrong)
-        from assay.tools.judge.page import write_pages  # pandas and matplotlib, which take a second
+        from assay.verdict.judge.page import write_pages  # pandas and matplotlib, which take a second
 
         judged = judge(told[0], arms)
         write_pages(work, told[0], judged)

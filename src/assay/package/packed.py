@@ -50,7 +50,7 @@ def pack(source: str | Path | Claim | Sequence[str | Path], path: str | Path | N
     if path is None:
         raise PackageError("an archive to write", found="none", where="pack", fix='pack(…, "mine.tar")')
     if isinstance(source, Claim):
-        from assay.tools.judge.page import write_pages  # matplotlib, which takes a second to load
+        from assay.verdict.judge.page import write_pages  # matplotlib, which takes a second to load
 
         with tempfile.TemporaryDirectory(prefix="assay-pack-") as scratch:
             write_pages(Path(scratch), source.judgement, source.judged)

@@ -10,7 +10,7 @@ from assay.core.counting import counted
 from assay.core.evidence_files import place_of
 from assay.core.storage.files import read_text
 from assay.core.storage.json import digest, loads
-from assay.verify.checks import UNUSABLE, plain
+from assay.package.verification.checks import UNUSABLE, plain
 
 NOTHING = "nothing could be read"
 _CLAIM, _DATA, _OPENED = (place_of(name) for name in ("claim.json", "fingerprint.json", "openings.json"))

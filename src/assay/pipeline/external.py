@@ -14,15 +14,15 @@ from assay.core.errors import DataError, PolicyError
 from assay.core.evidence_files import LOGS, folder_of, place_of
 from assay.core.storage.files import read_bytes, sha256_bytes, write_bytes, write_folder
 from assay.core.storage.json import write_json
-from assay.dataset.external import ExternalFacts, WholeFacts
 from assay.pipeline.inputs import Inputs
 from assay.pipeline.policies import ADAPTER, BASE
-from assay.policy.base.pretrained import LOCAL, POINTER, PinnedSource, locate, pointer_text
-from assay.policy.digests import adapted_digest, digest_folder, listing_digest
+from assay.rollout.dataset.external import ExternalFacts, WholeFacts
+from assay.rollout.policy.base.pretrained import LOCAL, POINTER, PinnedSource, locate, pointer_text
+from assay.rollout.policy.digests import adapted_digest, digest_folder, listing_digest
 
 if TYPE_CHECKING:
-    from assay.policy.base.adapter_files import AdapterFiles
-    from assay.policy.base.whole_model import WholeModel
+    from assay.rollout.policy.base.adapter_files import AdapterFiles
+    from assay.rollout.policy.base.whole_model import WholeModel
 
 FOLDER, PLAN = setting("train.folder"), "claim_plan.json"
 CONFIGS = ("adapter_config.json", "config.json")  # of an adapter, of a whole model
@@ -103,11 +103,11 @@ def brought_digest(folder: Path) -> tuple[str, str]:
     if not folder.is_dir():
         raise DataError("a folder", found="none", where=str(folder), fix="correct its name")
     if _is_whole(folder, "FOLDER"):
-        from assay.policy.base.whole_model import look_at
+        from assay.rollout.policy.base.whole_model import look_at
 
         found = look_at(folder)
         return f"a whole model, {found.architecture} with {found.parameters:,} parameters", found.digest
-    from assay.policy.base.adapter_files import read_adapter
+    from assay.rollout.policy.base.adapter_files import read_adapter
 
     return "a LoRA adapter", listing_digest(read_adapter(folder, folder).named())
 
@@ -160,7 +160,7 @@ def _refuse_others(found: str, brought: ExternalTraining) -> None:
 def _adapter(folder: Path, brought: ExternalTraining, base: Path) -> AdapterFiles:
     from transformers import AutoConfig
 
-    from assay.policy.base.adapter_files import check_fits, read_adapter
+    from assay.rollout.policy.base.adapter_files import check_fits, read_adapter
 
     files = read_adapter(folder, folder)
     _refuse_others(listing_digest(files.named()), brought)
@@ -190,7 +190,7 @@ class _Outlined:
 
 
 def _whole(folder: Path, brought: ExternalTraining, base: Path) -> WholeModel:
-    from assay.policy.base.whole_model import look_at, same_weights
+    from assay.rollout.policy.base.whole_model import look_at, same_weights
 
     model = look_at(folder)
     _refuse_others(model.digest, brought)
@@ -210,9 +210,9 @@ def beside_base(inputs: Inputs, model: WholeModel, folder: Path, base: Path) -> 
     Raises:
         PolicyError: A tokenizer cannot be read, or a chat template cannot be served.
     """
-    from assay.policy.base.whole_model import outline
-    from assay.policy.model import open_tokenizer
-    from assay.policy.renderer import Dialogue
+    from assay.rollout.policy.base.whole_model import outline
+    from assay.rollout.policy.model import open_tokenizer
+    from assay.rollout.policy.renderer import Dialogue
 
     template = inputs.params.base.template
     ours, theirs = (open_tokenizer(each, template) for each in (base, folder))

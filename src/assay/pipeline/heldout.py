@@ -15,18 +15,18 @@ from assay.core.provenance import hardware
 from assay.core.records import Episode
 from assay.core.storage.files import remove
 from assay.core.storage.json import digest, write_json, write_jsonl
-from assay.dataset.suite import Play, Suite
-from assay.evaluation.alarms import alarm_said, alarms, collapsed_said, cuts_said, field_shares
-from assay.evaluation.measure import measure
-from assay.evaluation.measures import mean_of
-from assay.evaluation.phases import Phases, latency
-from assay.evaluation.rollout import Bounding
 from assay.pipeline.inputs import Inputs, decoding_of
 from assay.pipeline.note_openings import note_opening
 from assay.pipeline.resume import KeptEpisodes, locked, machine_of, run_key, say_other_machine
-from assay.policy.model import Policy
-from assay.policy.processes import Processes
-from assay.tasks.protocol import Task, answer_key
+from assay.rollout.dataset.suite import Play, Suite
+from assay.rollout.evaluation.alarms import alarm_said, alarms, collapsed_said, cuts_said, field_shares
+from assay.rollout.evaluation.measure import measure
+from assay.rollout.evaluation.measures import mean_of
+from assay.rollout.evaluation.phases import Phases, latency
+from assay.rollout.evaluation.rollout import Bounding
+from assay.rollout.policy.model import Policy
+from assay.rollout.policy.processes import Processes
+from assay.rollout.tasks.protocol import Task, answer_key
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,16 +21,16 @@ from assay.core.installed import require as require_packages
 from assay.core.storage.files import real, sha256_bytes
 from assay.core.storage.json import read_record
 from assay.core.storage.untrusted import inside, read_capped, sha256_contents
-from assay.dataset import cache
-from assay.dataset.fingerprint import Fingerprint
-from assay.dataset.schema_files import SchemaFiles
-from assay.dataset.source import DataRow
-from assay.dataset.suite import Suite, choose, choose_secondary, rules_of
-from assay.dataset.verified import entries, reader, require, verify
-from assay.tasks.protocol import Item, Task
+from assay.rollout.dataset import cache
+from assay.rollout.dataset.fingerprint import Fingerprint
+from assay.rollout.dataset.schema_files import SchemaFiles
+from assay.rollout.dataset.source import DataRow
+from assay.rollout.dataset.suite import Suite, choose, choose_secondary, rules_of
+from assay.rollout.dataset.verified import entries, reader, require, verify
+from assay.rollout.tasks.protocol import Item, Task
 
 if TYPE_CHECKING:
-    from assay.tasks.own.recorded import Recorded
+    from assay.rollout.tasks.own.recorded import Recorded
 
 AGAIN = "./run dvc repro fingerprint"
 MAX_BLOCKLIST_BYTES = 10_000_000

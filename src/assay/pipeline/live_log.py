@@ -26,14 +26,14 @@ from assay.core.records import TRAINING_LOG_COLUMNS, HealthEvent
 from assay.core.storage.files import read_bytes, remove, write_bytes
 from assay.core.storage.json import write_jsonl
 from assay.core.storage.tables import write_csv
-from assay.dataset.suite import Suite
-from assay.evaluation.alarms import COLUMNS, Shares, alarm_said, field_rows, field_shares, nested
-from assay.evaluation.measures import Row, score_rows, validation_row
 from assay.pipeline.run_folder import RunFolder
-from assay.tasks.protocol import Task, answer_key
+from assay.rollout.dataset.suite import Suite
+from assay.rollout.evaluation.alarms import COLUMNS, Shares, alarm_said, field_rows, field_shares, nested
+from assay.rollout.evaluation.measures import Row, score_rows, validation_row
+from assay.rollout.tasks.protocol import Task, answer_key
 from assay.training.log.history import History, Validation, Watch
 
-PROGRAM = "assay.tools.watch.redraw"
+PROGRAM = "assay.cli.tools.watch.redraw"
 END = b"end\n"
 # Not a parameter: it changes no result, and a change of it must not train again.
 VARIABLE, DEFAULT_S, LEAST_S = "ASSAY_REDRAW_SECONDS", 5.0, 1.0

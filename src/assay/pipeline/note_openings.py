@@ -19,7 +19,6 @@ from assay.core.evidence_files import OBSERVED, scratch_of
 from assay.core.provenance import is_from_git
 from assay.core.records import OpenedRecords, OtherPolicy, Split
 from assay.core.storage.json import digest, write_json
-from assay.dataset.suite import SAMPLING, Suite
 from assay.pipeline.heldout_ledger import (
     LEDGER,
     NOTHING,
@@ -37,6 +36,7 @@ from assay.pipeline.heldout_ledger import (
     policies_that_saw,
     travelling,
 )
+from assay.rollout.dataset.suite import SAMPLING, Suite
 
 BASE_STAGE, TRAINED_STAGE, CONTROL_STAGE = "pre_eval", "post_eval", "control"
 RECIPE = ("task", "dataset", "base", "generation", "evaluation", "validation", "train", "claim")

@@ -13,15 +13,15 @@ from assay.core.counting import counted
 from assay.core.errors import DataError
 from assay.core.seeds import rng
 from assay.pipeline.inputs import Inputs
-from assay.policy.base import tiny
-from assay.policy.base.pretrained import POINTER, locate, pinned_digest
-from assay.policy.model import Policy, load, pin, require_device
-from assay.policy.renderer import control_names
+from assay.rollout.policy.base import tiny
+from assay.rollout.policy.base.pretrained import POINTER, locate, pinned_digest
+from assay.rollout.policy.model import Policy, load, pin, require_device
+from assay.rollout.policy.renderer import control_names
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-    from assay.tasks.protocol import Task
+    from assay.rollout.tasks.protocol import Task
 
 
 BASE, ADAPTER = "models/base", "models/adapter"

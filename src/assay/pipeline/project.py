@@ -14,8 +14,8 @@ from assay.core.storage.yaml import read_yaml
 
 if TYPE_CHECKING:
     from assay.pipeline.inputs import Inputs, Part
-    from assay.tasks.own.recorded import Recorded
-    from assay.tasks.protocol import Item, Task
+    from assay.rollout.tasks.own.recorded import Recorded
+    from assay.rollout.tasks.protocol import Item, Task
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ def machine_of(device: str) -> dict[str, str]:
     It is no part of the key: on another machine it is the same run, and has to be told, not to be begun again
     unnoticed.
     """
-    from assay.policy.model import gpu_name
+    from assay.rollout.policy.model import gpu_name
 
     found = arithmetic()
     gpu = gpu_name(device)

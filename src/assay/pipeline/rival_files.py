@@ -8,9 +8,9 @@ from dataclasses import replace
 from pydantic import Field
 
 from assay.core.records import Episode, Record
-from assay.dataset.suite import Suite
-from assay.tasks.protocol import Task
-from assay.tasks.rivals import OF_THE_BASE
+from assay.rollout.dataset.suite import Suite
+from assay.rollout.tasks.protocol import Task
+from assay.rollout.tasks.rivals import OF_THE_BASE
 
 
 class BaseRival(Record):

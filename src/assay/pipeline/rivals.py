@@ -12,15 +12,15 @@ from assay.core.evidence_files import place_of
 from assay.core.records import Episode
 from assay.core.seeds import derive_seed
 from assay.core.storage.json import write_json
-from assay.dataset.suite import Play, Suite
-from assay.evaluation.few_shot import few_shot
-from assay.evaluation.measures import mean_of
 from assay.pipeline.heldout import Measurement
 from assay.pipeline.inputs import decoding_of
 from assay.pipeline.rival_files import BaseRival, BaseRivals, facts_of, file_of, suite_for, valid
-from assay.policy.engine.context import positions_of, windows_of
-from assay.tasks.protocol import schematic
-from assay.tasks.rivals import BEST_OF_N, CONSTRAINED, FEW_SHOT, OF_THE_BASE, rivals_of
+from assay.rollout.dataset.suite import Play, Suite
+from assay.rollout.evaluation.few_shot import few_shot
+from assay.rollout.evaluation.measures import mean_of
+from assay.rollout.policy.engine.context import positions_of, windows_of
+from assay.rollout.tasks.protocol import schematic
+from assay.rollout.tasks.rivals import BEST_OF_N, CONSTRAINED, FEW_SHOT, OF_THE_BASE, rivals_of
 
 
 def play_rivals(measurement: Measurement) -> None:
@@ -104,7 +104,7 @@ def _another(play: Play, number: int) -> Play:
 
 
 def _constrained(table: Measurement, suite: Suite) -> tuple[list[Episode], BaseRival]:
-    from assay.policy.engine.grammar import Grammars
+    from assay.rollout.policy.engine.grammar import Grammars
 
     task, policy = table.inputs.task, table.policy
     written = schematic(task)

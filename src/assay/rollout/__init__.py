@@ -16,7 +16,7 @@ from assay.core.faces import load_lazily
 if TYPE_CHECKING:
     from assay.core.records import Episode
     from assay.rollout.playing import Engine, play, to_frame
-    from assay.tasks.own.api import (
+    from assay.rollout.tasks.own.api import (
         AnswerKey,
         Batched,
         Environment,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         Taught,
         Told,
     )
-    from assay.tasks.own.for_trl import as_trl
+    from assay.rollout.tasks.own.for_trl import as_trl
 
 __all__ = [
     "AnswerKey",
@@ -59,23 +59,23 @@ __getattr__ = load_lazily(
     __name__,
     # What a task of one's own may import: an environment, and mix-ins for what else it can do.
     {
-        "AnswerKey": "assay.tasks.own.api:AnswerKey",
-        "Batched": "assay.tasks.own.api:Batched",
+        "AnswerKey": "assay.rollout.tasks.own.api:AnswerKey",
+        "Batched": "assay.rollout.tasks.own.api:Batched",
         "Engine": "assay.rollout.playing:Engine",
-        "Environment": "assay.tasks.own.api:Environment",
+        "Environment": "assay.rollout.tasks.own.api:Environment",
         "Episode": "assay.core.records:Episode",
-        "FieldAnswer": "assay.tasks.own.api:FieldAnswer",
-        "Illustrated": "assay.tasks.own.api:Illustrated",
-        "JsonAnswers": "assay.tasks.own.api:JsonAnswers",
-        "Mark": "assay.tasks.own.api:Mark",
-        "Oddity": "assay.tasks.own.api:Oddity",
-        "Panel": "assay.tasks.own.api:Panel",
-        "Picture": "assay.tasks.own.api:Picture",
-        "Records": "assay.tasks.own.api:Records",
-        "Shaped": "assay.tasks.own.api:Shaped",
-        "Taught": "assay.tasks.own.api:Taught",
-        "Told": "assay.tasks.own.api:Told",
-        "as_trl": "assay.tasks.own.for_trl:as_trl",
+        "FieldAnswer": "assay.rollout.tasks.own.api:FieldAnswer",
+        "Illustrated": "assay.rollout.tasks.own.api:Illustrated",
+        "JsonAnswers": "assay.rollout.tasks.own.api:JsonAnswers",
+        "Mark": "assay.rollout.tasks.own.api:Mark",
+        "Oddity": "assay.rollout.tasks.own.api:Oddity",
+        "Panel": "assay.rollout.tasks.own.api:Panel",
+        "Picture": "assay.rollout.tasks.own.api:Picture",
+        "Records": "assay.rollout.tasks.own.api:Records",
+        "Shaped": "assay.rollout.tasks.own.api:Shaped",
+        "Taught": "assay.rollout.tasks.own.api:Taught",
+        "Told": "assay.rollout.tasks.own.api:Told",
+        "as_trl": "assay.rollout.tasks.own.for_trl:as_trl",
         "play": "assay.rollout.playing:play",
         "to_frame": "assay.rollout.playing:to_frame",
     },

@@ -14,18 +14,18 @@ from assay.core.decoding import Backend, Decoding
 from assay.core.errors import ConfigError, TaskError
 from assay.core.records import Episode
 from assay.core.storage.json import digest
-from assay.dataset.suite import Suite
-from assay.evaluation.measure import measure
-from assay.policy.model import Policy
-from assay.policy.renderer import Dialogue
-from assay.tasks.own.api import Batched, Environment
-from assay.tasks.own.calls import More
-from assay.tasks.own.isolation.inline import Inline
-from assay.tasks.own.loading import RewardFunction
-from assay.tasks.own.settings import OwnTask as OwnSettings
-from assay.tasks.own.settings import Success
-from assay.tasks.own.task import OwnState, OwnTask
-from assay.tasks.protocol import Item
+from assay.rollout.dataset.suite import Suite
+from assay.rollout.evaluation.measure import measure
+from assay.rollout.policy.model import Policy
+from assay.rollout.policy.renderer import Dialogue
+from assay.rollout.tasks.own.api import Batched, Environment
+from assay.rollout.tasks.own.calls import More
+from assay.rollout.tasks.own.isolation.inline import Inline
+from assay.rollout.tasks.own.loading import RewardFunction
+from assay.rollout.tasks.own.settings import OwnTask as OwnSettings
+from assay.rollout.tasks.own.settings import Success
+from assay.rollout.tasks.own.task import OwnState, OwnTask
+from assay.rollout.tasks.protocol import Item
 
 THREADS, TIMEOUT_S = 16, 30.0
 Reward = Callable[..., Any]

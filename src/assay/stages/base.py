@@ -19,18 +19,18 @@ from assay.core.evidence_files import folder_of, place_of
 from assay.core.provenance import usable_cores
 from assay.core.seeds import derive_seed, rng
 from assay.core.storage.json import write_json
-from assay.dataset.suite import choose
-from assay.evaluation.measure import measure
-from assay.evaluation.measures import mean_of
 from assay.pipeline.inputs import Inputs, decoding_of
 from assay.pipeline.policies import BASE, tell_control_tokens, tokenizer_of
 from assay.pipeline.project import Project
-from assay.policy.base import pretrained, tiny
-from assay.policy.base.limits import refuse_too_large
-from assay.policy.digests import digest_folder
-from assay.policy.model import Policy, load, open_tokenizer, pin, require_device
-from assay.policy.renderer import Dialogue
-from assay.tasks.protocol import Item, Task, learner
+from assay.rollout.dataset.suite import choose
+from assay.rollout.evaluation.measure import measure
+from assay.rollout.evaluation.measures import mean_of
+from assay.rollout.policy.base import pretrained, tiny
+from assay.rollout.policy.base.limits import refuse_too_large
+from assay.rollout.policy.digests import digest_folder
+from assay.rollout.policy.model import Policy, load, open_tokenizer, pin, require_device
+from assay.rollout.policy.renderer import Dialogue
+from assay.rollout.tasks.protocol import Item, Task, learner
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -68,7 +68,7 @@ def _train_and_measure(project: Project) -> None:
     from assay.pipeline.heldout import open_suites
     from assay.pipeline.policies import BASE, open_policy
     from assay.pipeline.run_folder import open_run
-    from assay.policy.processes import Processes
+    from assay.rollout.policy.processes import Processes
     from assay.training.adapter import save_adapter
     from assay.training.grpo import train
     from assay.training.log.history import History, Watch

@@ -5,9 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from assay.audit import drift
-from assay.audit.audit import Audited, audit, ceiling_said, refuse_unusable, require_records
-from assay.audit.contamination import contamination
 from assay.core.config.places import setting
 from assay.core.console import complain, say
 from assay.core.counting import counted
@@ -16,14 +13,6 @@ from assay.core.evidence_files import folder_of
 from assay.core.storage.files import sha256_bytes
 from assay.core.storage.json import read_record, write_json
 from assay.core.storage.untrusted import inside, listing, read_capped, sha256_capped
-from assay.dataset import cache
-from assay.dataset.audit_records import Audit, judged, overlap_said
-from assay.dataset.fingerprint import Fingerprint, SplitFingerprint, enforce, fingerprint
-from assay.dataset.schema_files import SchemaFiles
-from assay.dataset.source import MAX_FILE_BYTES, DataFile, load
-from assay.dataset.suite import FEWEST_CLUSTERS
-from assay.dataset.verified import SUMS, check_sums, covered, parse_sums, require
-from assay.evidence.claim.plan import plan_of
 from assay.pipeline.inputs import (
     Inputs,
     blocklist_of,
@@ -34,8 +23,19 @@ from assay.pipeline.inputs import (
     task_with,
 )
 from assay.pipeline.project import Project
-from assay.tasks.protocol import reward_range
-from assay.tasks.rivals import rivals_of
+from assay.rollout.audit import drift
+from assay.rollout.audit.audit import Audited, audit, ceiling_said, refuse_unusable, require_records
+from assay.rollout.audit.contamination import contamination
+from assay.rollout.dataset import cache
+from assay.rollout.dataset.audit_records import Audit, judged, overlap_said
+from assay.rollout.dataset.fingerprint import Fingerprint, SplitFingerprint, enforce, fingerprint
+from assay.rollout.dataset.schema_files import SchemaFiles
+from assay.rollout.dataset.source import MAX_FILE_BYTES, DataFile, load
+from assay.rollout.dataset.suite import FEWEST_CLUSTERS
+from assay.rollout.dataset.verified import SUMS, check_sums, covered, parse_sums, require
+from assay.rollout.tasks.protocol import reward_range
+from assay.rollout.tasks.rivals import rivals_of
+from assay.verdict.evidence.claim.plan import plan_of
 
 READS = ("${task.code}", "${dataset.root}")
 WRITES = (folder_of("data"),)

@@ -17,10 +17,10 @@ from assay.core.storage.files import read_bytes, read_text, write_text
 from assay.core.storage.json import dumps, write_json
 from assay.core.storage.locks import hold
 from assay.core.storage.yaml import read_yaml, yaml_text
-from assay.dataset.external import WholeFacts, read_training, whole_of
 from assay.pipeline.dvc_lock import SOURCE, lock_text, refuse_others
 from assay.pipeline.project import Project
-from assay.policy.base.pretrained import locate
+from assay.rollout.dataset.external import WholeFacts, read_training, whole_of
+from assay.rollout.policy.base.pretrained import locate
 from assay.stages.packing import verify
 from assay.stages.packing.archive import sealed, write_gz, write_tar
 from assay.stages.packing.layout import (

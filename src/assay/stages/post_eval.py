@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from assay.audit.contamination import contamination
 from assay.core.console import complain
 from assay.core.evidence_files import NAMED_DATA, folder_of, place_of
 from assay.core.storage.files import remove
 from assay.core.storage.json import write_json
-from assay.dataset.audit_records import SAID
-from assay.dataset.external import NamedFound, NamedRecords, kept_record, named_records
-from assay.dataset.suite import SAMPLING_AGAIN
 from assay.pipeline.heldout import open_suites
 from assay.pipeline.inputs import Inputs, secondary_file
 from assay.pipeline.note_openings import opened_records
 from assay.pipeline.policies import ADAPTER, BASE, open_policy, tell_control_tokens
 from assay.pipeline.project import Project
-from assay.policy.base.pretrained import POINTER
-from assay.policy.processes import Processes
+from assay.rollout.audit.contamination import contamination
+from assay.rollout.dataset.audit_records import SAID
+from assay.rollout.dataset.external import NamedFound, NamedRecords, kept_record, named_records
+from assay.rollout.dataset.suite import SAMPLING_AGAIN
+from assay.rollout.policy.base.pretrained import POINTER
+from assay.rollout.policy.processes import Processes
 
 STAGE, AGAIN = "post_eval", "base_again"
 READS = ("${task.code}", place_of("fingerprint.json"), "${dataset.root}", BASE, ADAPTER)

@@ -11,7 +11,7 @@ from assay.pipeline.inputs import secondary_file
 from assay.pipeline.policies import BASE, open_policy, tell_control_tokens
 from assay.pipeline.project import Project
 from assay.pipeline.rivals import play_rivals
-from assay.policy.processes import Processes
+from assay.rollout.policy.processes import Processes
 
 STAGE = "pre_eval"
 READS = ("${task.code}", place_of("fingerprint.json"), "${dataset.root}", BASE)

@@ -17,7 +17,6 @@ from assay.core.provenance import environment, git_state, hardware, now, package
 from assay.core.records import HealthSummary, TrainFacts
 from assay.core.storage.files import read_bytes, sha256_bytes, sweep
 from assay.core.storage.json import write_json, write_jsonl
-from assay.evaluation.alarms import cuts_in_words
 from assay.pipeline.external import take
 from assay.pipeline.inputs import Inputs
 from assay.pipeline.live_log import Live
@@ -26,9 +25,10 @@ from assay.pipeline.policies import ADAPTER, BASE, open_policy
 from assay.pipeline.project import Project
 from assay.pipeline.resume import machine_of
 from assay.pipeline.run_folder import RunFolder, open_run
-from assay.policy.digests import adapted_digest
-from assay.policy.model import Policy
-from assay.policy.processes import Processes
+from assay.rollout.evaluation.alarms import cuts_in_words
+from assay.rollout.policy.digests import adapted_digest
+from assay.rollout.policy.model import Policy
+from assay.rollout.policy.processes import Processes
 from assay.training.adapter import TrainedAdapter, save_adapter
 from assay.training.checkpoints.store import Checkpoint
 from assay.training.grpo import train

@@ -20,8 +20,8 @@ from assay.core.errors import ConfigError, TrainingError
 from assay.core.records import HealthRule, HonestFacts, HonestPlay
 from assay.core.seeds import derive_seed
 from assay.core.storage.files import write_folder
-from assay.evaluation.rollout import Lost, Rollout
-from assay.policy.model import Policy
+from assay.rollout.evaluation.rollout import Lost, Rollout
+from assay.rollout.policy.model import Policy
 from assay.training.flat import always_read_flat
 
 Tensors = dict[str, torch.Tensor]

@@ -17,7 +17,7 @@ from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from assay.core.console import complain
-from assay.policy.engine.lean_weights import Unserved
+from assay.rollout.policy.engine.lean_weights import Unserved
 from assay.training.flat_attention import Unable, attends_flat
 from assay.training.flat_layers import Layers
 from assay.training.flat_pack import Pack, Stretch

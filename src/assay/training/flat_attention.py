@@ -22,7 +22,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from assay.policy.engine.lean_weights import FLAT
+from assay.rollout.policy.engine.lean_weights import FLAT
 from assay.training.flat_pack import Pack, Reach, Rule, Stretch, split
 
 TILE = {"cpu": 2**18, "cuda": 2**24}  # scores held at once: what a core's cache holds; 64 MiB in float32

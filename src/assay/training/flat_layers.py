@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
-from assay.policy.engine.fused_lora import lora_parts
-from assay.policy.engine.lean_weights import ROPES, Unserved, family_of, in_pairs
+from assay.rollout.policy.engine.fused_lora import lora_parts
+from assay.rollout.policy.engine.lean_weights import ROPES, Unserved, family_of, in_pairs
 from assay.training.flat_attention import attend_back, attend_flat
 from assay.training.flat_pack import Pack, Rule
 

@@ -19,14 +19,16 @@ from assay.core.console import complain
 from assay.core.decoding import Decoding
 from assay.core.errors import Interrupted, TrainingStopped
 from assay.core.storage.json import as_written
-from assay.dataset.suite import Play
-from assay.evaluation.phases import Phases
-from assay.evaluation.retries import GivenUp, tried
-from assay.evaluation.rollout import Lost
-from assay.evaluation.trajectory import open_item
-from assay.policy.model import Policy
-from assay.policy.processes import Processes
-from assay.tasks.protocol import Item, Task
+from assay.health.rules.commonest import Honest
+from assay.health.rules.rules import Monitor
+from assay.rollout.dataset.suite import Play
+from assay.rollout.evaluation.phases import Phases
+from assay.rollout.evaluation.retries import GivenUp, tried
+from assay.rollout.evaluation.rollout import Lost
+from assay.rollout.evaluation.trajectory import open_item
+from assay.rollout.policy.model import Policy
+from assay.rollout.policy.processes import Processes
+from assay.rollout.tasks.protocol import Item, Task
 from assay.training.adapter import (
     Tensors,
     TrainedAdapter,
@@ -36,10 +38,8 @@ from assay.training.adapter import (
     trainable,
 )
 from assay.training.checkpoints.store import Checkpoint, Checkpoints, refuse_going_on
-from assay.training.health.commonest import Honest
-from assay.training.health.guard import Guard, Poisoned
-from assay.training.health.honest_play import honest_play
-from assay.training.health.rules import Monitor
+from assay.training.guard import Guard, Poisoned
+from assay.training.honest_play import honest_play
 from assay.training.kl import Divergence, Text
 from assay.training.log.callback import Interruption, Recorder, Schedule, Tell, TrainingLedger
 from assay.training.log.history import History, LostValidation, Validation, Watch

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import torch
 
-from assay.policy.model import Policy, evaluating, playing
+from assay.rollout.policy.model import Policy, evaluating, playing
 from assay.training.logprobs import hidden_states, logits_of
 
 TILE = 2**23  # logits held at once; 32 MiB in float32

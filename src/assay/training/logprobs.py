@@ -20,7 +20,7 @@ import torch
 from trl.trainer import utils as trl_utils
 from trl.trainer.utils import FusedCausalLMOutput
 
-from assay.policy.engine.fused_lora import summed
+from assay.rollout.policy.engine.fused_lora import summed
 from assay.training.flat import read_flat
 
 # What beginning one more pass costs for each layer, in multiply-adds that could have been made instead.

@@ -10,7 +10,7 @@ import numpy as np
 
 from assay.core.config.settings import Params
 from assay.core.seeds import derive_seed, rng
-from assay.tasks.protocol import Item
+from assay.rollout.tasks.protocol import Item
 from assay.training.log.history import Validation
 
 

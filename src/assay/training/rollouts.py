@@ -17,13 +17,13 @@ from assay.core.decoding import Decoding
 from assay.core.errors import TrainingStopped
 from assay.core.records import Episode
 from assay.core.seeds import derive_seed
-from assay.dataset.suite import Play, Suite, choose, units
-from assay.evaluation.phases import Phases
-from assay.evaluation.rollout import Lost, Rollout, attempt
-from assay.policy.model import Policy
-from assay.policy.processes import Processes
-from assay.tasks.protocol import Item, Task
-from assay.training.health.guard import Guard
+from assay.rollout.dataset.suite import Play, Suite, choose, units
+from assay.rollout.evaluation.phases import Phases
+from assay.rollout.evaluation.rollout import Lost, Rollout, attempt
+from assay.rollout.policy.model import Policy
+from assay.rollout.policy.processes import Processes
+from assay.rollout.tasks.protocol import Item, Task
+from assay.training.guard import Guard
 from assay.training.kl import Text
 from assay.training.setup import Setup
 

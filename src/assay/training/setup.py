@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from assay.core.config.settings import Params
-from assay.dataset.suite import Suite, choose
-from assay.tasks.protocol import Item, Task
+from assay.rollout.dataset.suite import Suite, choose
+from assay.rollout.tasks.protocol import Item, Task
 
 # What an episode earns instead of what its task says: (step, item id, place in the group) to a reward.
 Credit = Callable[[int, str, int], float]

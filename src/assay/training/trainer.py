@@ -19,10 +19,10 @@ from safetensors.torch import save as save_tensors
 from trl import GRPOTrainer  # type: ignore[attr-defined,unused-ignore]
 
 from assay.core.errors import TrainingStopped
-from assay.evaluation.phases import Phases
-from assay.policy.processes import Processes
+from assay.rollout.evaluation.phases import Phases
+from assay.rollout.policy.processes import Processes
 from assay.training.adapter import finite, tensors_digest, trainable
-from assay.training.health.guard import Guard
+from assay.training.guard import Guard
 from assay.training.logprobs import install, regrouped
 from assay.training.rollouts import GroupRollouts
 from assay.training.sharded import Shards

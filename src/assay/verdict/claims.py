@@ -8,16 +8,16 @@ from pathlib import Path
 
 from assay.core.errors import ConfigError
 from assay.core.records import Interval
-from assay.evidence.claim.claim import Claim as ClaimRecord
-from assay.evidence.words.remarks import Remark
-from assay.evidence.words.sentences import heading
-from assay.tools.judge.command import JudgeRequest, judge_arms, refuse_same
-from assay.tools.judge.plan import JudgePlan
-from assay.tools.judge.planning import metric_of
-from assay.tools.judge.reading import Arm
-from assay.tools.judge.rows import read_rows
-from assay.tools.judge.sources import REPORT, Judgement
-from assay.tools.judge.verdict import Judged
+from assay.verdict.evidence.claim.claim import Claim as ClaimRecord
+from assay.verdict.evidence.words.remarks import Remark
+from assay.verdict.evidence.words.sentences import heading
+from assay.verdict.judge.command import JudgeRequest, judge_arms, refuse_same
+from assay.verdict.judge.plan import JudgePlan
+from assay.verdict.judge.planning import metric_of
+from assay.verdict.judge.reading import Arm
+from assay.verdict.judge.rows import read_rows
+from assay.verdict.judge.sources import REPORT, Judgement
+from assay.verdict.judge.verdict import Judged
 from assay.verdict.results import Results
 
 
@@ -116,7 +116,7 @@ def compare(
 
 def report(claim: Claim, folder: str | Path) -> Path:
     """Write report.html, claim.json and summary.md; return the page. `assay.package.pack` packs a claim."""
-    from assay.tools.judge.page import write_pages  # matplotlib, which takes a second to load
+    from assay.verdict.judge.page import write_pages  # matplotlib, which takes a second to load
 
     write_pages(Path(folder), claim.judgement, claim.judged)
     return Path(folder) / REPORT

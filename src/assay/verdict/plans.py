@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from assay.tools.judge.plan import JudgePlan, read_plan
-from assay.tools.judge.planning import PlanRequest, make_plan
+from assay.verdict.judge.plan import JudgePlan, read_plan
+from assay.verdict.judge.planning import PlanRequest, make_plan
 from assay.verdict.results import Results
 
 __all__ = ["JudgePlan", "plan", "read_plan"]

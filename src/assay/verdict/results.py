@@ -9,9 +9,9 @@ from pathlib import Path
 import pandas as pd
 
 from assay.core.errors import ConfigError
-from assay.tools.columns import Columns
-from assay.tools.judge.command import read_asked
-from assay.tools.judge.reading import GIVEN, Arm, read_arm, read_frame
+from assay.rollout.tables.columns import Columns
+from assay.verdict.judge.command import read_asked
+from assay.verdict.judge.reading import GIVEN, Arm, read_arm, read_frame
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from assay.core.seeds import derive_seed, rng
-from assay.tasks.collider import Collider
-from assay.tasks.collider.illustrations import FALSE, FOUND, MISPLACED, MISSED, UNPROVEN
-from assay.tasks.collider.world.simulator import ColliderState
-from assay.tasks.protocol import Item, illustrated
+from assay.rollout.tasks.collider import Collider
+from assay.rollout.tasks.collider.illustrations import FALSE, FOUND, MISPLACED, MISSED, UNPROVEN
+from assay.rollout.tasks.collider.world.simulator import ColliderState
+from assay.rollout.tasks.protocol import Item, illustrated
 
 
 def played(task: Collider, item: Item, texts: Sequence[str]) -> list[ColliderState]:

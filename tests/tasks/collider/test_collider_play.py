@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from assay.core.errors import ConfigError, TaskError
 from assay.core.seeds import derive_seed
-from assay.tasks.collider import Collider, ColliderSettings, generate, rewards
-from assay.tasks.collider.prompts import observation, opening
-from assay.tasks.collider.surfaces import Action
-from assay.tasks.collider.world import physics
-from assay.tasks.collider.world.simulator import ColliderState, expected_in_hand
-from assay.tasks.protocol import Item, Step
+from assay.rollout.tasks.collider import Collider, ColliderSettings, generate, rewards
+from assay.rollout.tasks.collider.prompts import observation, opening
+from assay.rollout.tasks.collider.surfaces import Action
+from assay.rollout.tasks.collider.world import physics
+from assay.rollout.tasks.collider.world.simulator import ColliderState, expected_in_hand
+from assay.rollout.tasks.protocol import Item, Step
 
 GOLDEN = "3596927a058e050d22c56afd293f2bd58ca54168a3580a9f5a76c3e2bde10194"
 SCRIPTS = (

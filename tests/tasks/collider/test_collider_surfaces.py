@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.tasks.collider import COMPACT_TOKEN_PATTERN, Collider
-from assay.tasks.collider.surfaces import (
+from assay.rollout.tasks.collider import COMPACT_TOKEN_PATTERN, Collider
+from assay.rollout.tasks.collider.surfaces import (
     Action,
     compact_vocabulary,
     parse_compact,
@@ -19,8 +19,8 @@ from assay.tasks.collider.surfaces import (
     write_json,
     z_token,
 )
-from assay.tasks.collider.world.physics import LETTERS, NAMES, bin_centre_gev, global_z
-from assay.tasks.protocol import Item, Step
+from assay.rollout.tasks.collider.world.physics import LETTERS, NAMES, bin_centre_gev, global_z
+from assay.rollout.tasks.protocol import Item, Step
 
 M0 = 437.251
 CHANNELS = st.sampled_from(NAMES)

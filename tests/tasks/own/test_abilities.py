@@ -18,14 +18,14 @@ from assay.core.errors import ConfigError, TaskError
 from assay.core.seeds import rng
 from assay.core.storage.json import dumps
 from assay.core.storage.yaml import read_yaml
-from assay.dataset.suite import Play
-from assay.evaluation.replay import play_baseline
-from assay.policy.base.words import Words
-from assay.tasks.own.recorded import Recorded, Recorder, ToldLine
-from assay.tasks.own.settings import OwnTask as Settings
-from assay.tasks.own.task import OwnState, OwnTask, own_task, runner_of
-from assay.tasks.protocol import answer_key, illustrated, schematic
-from assay.tasks.rivals import players_of, rivals_of
+from assay.rollout.dataset.suite import Play
+from assay.rollout.evaluation.replay import play_baseline
+from assay.rollout.policy.base.words import Words
+from assay.rollout.tasks.own.recorded import Recorded, Recorder, ToldLine
+from assay.rollout.tasks.own.settings import OwnTask as Settings
+from assay.rollout.tasks.own.task import OwnState, OwnTask, own_task, runner_of
+from assay.rollout.tasks.protocol import answer_key, illustrated, schematic
+from assay.rollout.tasks.rivals import players_of, rivals_of
 from tests.house import ROOT
 from tests.tasks.own.test_lessons import REWARD, settings
 
@@ -220,13 +220,13 @@ def test_an_episode_is_not_believed_what_its_task_does_not_declare() -> None:
 
 
 KEY = """
-from assay.tasks.own.api import FieldAnswer
+from assay.rollout.tasks.own.api import FieldAnswer
 
 def solution(row):
     return row["answer"]
 """
 GUESS = """
-from assay.tasks.own.api import Environment, Told, {mixin}
+from assay.rollout.tasks.own.api import Environment, Told, {mixin}
 
 class Guess(Environment{base}):
     def reset(self, row, seed):

@@ -18,9 +18,9 @@ from ruamel.yaml import YAML
 
 from assay.core.errors import ConfigError, EnvironmentFailure, TaskError
 from assay.core.storage.files import sha256_bytes
-from assay.tasks.own.adapters import reasoning_gym as rg
-from assay.tasks.own.settings import OwnTask
-from assay.tasks.own.task import own_task
+from assay.rollout.tasks.own.adapters import reasoning_gym as rg
+from assay.rollout.tasks.own.settings import OwnTask
+from assay.rollout.tasks.own.task import own_task
 
 ROOT = Path(__file__).parents[3]
 PROMPT = {"prompt": "?", "id": "a"}
@@ -292,7 +292,7 @@ __all__ = ["Sums"]
 def test_a_task_set_of_verifiers_is_frozen_and_scored_by_its_weighted_rewards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from assay.tasks.own.adapters import verifiers as adapter
+    from assay.rollout.tasks.own.adapters import verifiers as adapter
 
     (tmp_path / "small_sums.py").write_text(TASKSET)
     monkeypatch.syspath_prepend(str(tmp_path))

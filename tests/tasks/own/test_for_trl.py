@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from assay.tasks.own.for_trl import as_trl
-from assay.tasks.own.loading import NoReward, RewardFunction
-from assay.tasks.own.task import own_task
+from assay.rollout.tasks.own.for_trl import as_trl
+from assay.rollout.tasks.own.loading import NoReward, RewardFunction
+from assay.rollout.tasks.own.task import own_task
 from tests.pages import text_of
 from tests.tasks.own.test_lessons import settings
 
@@ -155,7 +155,7 @@ def test_every_form_trains_in_a_plain_trainer(tmp_path: Path) -> None:
     from trl import GRPOConfig, GRPOTrainer  # type: ignore[attr-defined]
 
     from assay.core.config.settings import TinyArchitecture
-    from assay.policy.base import tiny
+    from assay.rollout.policy.base import tiny
 
     tokenizer = tiny.build_tokenizer(["plum", "reed", "which"])
     shape = TinyArchitecture(

@@ -18,17 +18,17 @@ import pytest
 from assay.core.errors import ConfigError, EnvironmentFailure, TaskError
 from assay.core.seeds import rng
 from assay.core.storage.json import write_json
-from assay.tasks.own.isolation.server import ADDRESS
-from assay.tasks.own.isolation.worker import Worker, seen
-from assay.tasks.own.settings import OwnTask as OwnSettings
-from assay.tasks.own.task import OwnTask, own_task
-from assay.tasks.protocol import Step
+from assay.rollout.tasks.own.isolation.server import ADDRESS
+from assay.rollout.tasks.own.isolation.worker import Worker, seen
+from assay.rollout.tasks.own.settings import OwnTask as OwnSettings
+from assay.rollout.tasks.own.task import OwnTask, own_task
+from assay.rollout.tasks.protocol import Step
 from tests.tasks.own.test_lessons import settings
 
 CODE = """
 import asyncio, ctypes, gc, os, re, signal, sys, time
 import numpy as np
-from assay.tasks.own.api import Environment, Told
+from assay.rollout.tasks.own.api import Environment, Told
 
 class Cannot(Exception):
     def __str__(self):
@@ -346,7 +346,7 @@ def serve(root: Path, port: int, served: OwnSettings | None = None) -> subproces
     """Start a server and wait until it says where it is."""
     served = served or settings(timeout_s=0.5)
     write_json(root / "settings.json", {"task": served.model_dump(mode="json")})
-    command = [sys.executable, "-m", "assay.tasks.own.isolation.serve", "--settings"]
+    command = [sys.executable, "-m", "assay.rollout.tasks.own.isolation.serve", "--settings"]
     process = subprocess.Popen(
         [*command, str(root / "settings.json"), "--root", str(root), "--port", str(port)],
         stdout=subprocess.PIPE,

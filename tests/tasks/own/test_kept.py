@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from assay.tasks.own.api import Environment, Told
-from assay.tasks.own.calls import Call, checked
-from assay.tasks.own.kept import Kept, Unrepeatable
+from assay.rollout.tasks.own.api import Environment, Told
+from assay.rollout.tasks.own.calls import Call, checked
+from assay.rollout.tasks.own.kept import Kept, Unrepeatable
 
 ROW = {"word": "ab", "deep": {"list": [1]}}
 PARTS = frozenset({"reward"})

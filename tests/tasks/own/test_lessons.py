@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from assay.core.config.settings import ScratchBase
 from assay.core.errors import ConfigError, PolicyError, TaskError
 from assay.core.seeds import rng
-from assay.policy.base.limits import MOST_WORDS, refuse_too_large
-from assay.policy.base.words import Words
-from assay.tasks.own.settings import OwnTask as Settings
-from assay.tasks.own.task import OwnTask, own_task
-from assay.tasks.own.vocabulary import words_in
+from assay.rollout.policy.base.limits import MOST_WORDS, refuse_too_large
+from assay.rollout.policy.base.words import Words
+from assay.rollout.tasks.own.settings import OwnTask as Settings
+from assay.rollout.tasks.own.task import OwnTask, own_task
+from assay.rollout.tasks.own.vocabulary import words_in
 
 NAMES = ["ash", "elm", "fir", "oak", "yew", "bay", "box", "fig", "ivy", "may"]
 REWARD = """
@@ -26,7 +26,7 @@ def reward(completions, answer, **kwargs):
 """
 WEAK = "def weak(prompt, rng):\n    return ['ash', 'elm'][rng.integers(2)]\n"
 COUNT = """
-from assay.tasks.own.api import Environment, Told
+from assay.rollout.tasks.own.api import Environment, Told
 
 class Count(Environment):
     def reset(self, row, seed):

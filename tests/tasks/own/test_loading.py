@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from assay.core.errors import ConfigError
-from assay.tasks.own.calls import Call
-from assay.tasks.own.isolation.worker import Worker
-from assay.tasks.own.task import own_task
+from assay.rollout.tasks.own.calls import Call
+from assay.rollout.tasks.own.isolation.worker import Worker
+from assay.rollout.tasks.own.task import own_task
 from tests.tasks.own.test_lessons import REWARD, settings
 
 BAD = [

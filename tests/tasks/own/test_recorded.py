@@ -11,10 +11,10 @@ from assay.core.errors import TaskError
 from assay.core.records import Episode
 from assay.core.seeds import rng
 from assay.core.storage.json import dumps
-from assay.tasks.own.calls import Ask, Call, Reply
-from assay.tasks.own.recorded import Recorded, Recorder, ToldLine
-from assay.tasks.own.task import OwnTask, own_task, runner_of
-from assay.tasks.protocol import answer_key
+from assay.rollout.tasks.own.calls import Ask, Call, Reply
+from assay.rollout.tasks.own.recorded import Recorded, Recorder, ToldLine
+from assay.rollout.tasks.own.task import OwnTask, own_task, runner_of
+from assay.rollout.tasks.protocol import answer_key
 from tests.tasks.own.test_lessons import COUNT, settings
 from tests.tasks.own.test_task import HALF, ROW
 

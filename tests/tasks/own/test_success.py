@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from assay.core.errors import ConfigError, TaskError
-from assay.tasks.own.settings import OwnTask, Success
-from assay.tasks.own.success import extracted, is_right, number
+from assay.rollout.tasks.own.settings import OwnTask, Success
+from assay.rollout.tasks.own.success import extracted, is_right, number
 
 
 def rule(compare: str, **changes: Any) -> Success:
@@ -109,7 +109,7 @@ def test_a_comparison_without_what_it_needs_is_refused(settings: dict[str, Any],
         Success.model_validate(settings)
 
 
-@pytest.mark.parametrize("code", ["src/assay/tasks/mine", "./src/assay", "src//assay/x"])
+@pytest.mark.parametrize("code", ["src/assay/rollout/tasks/mine", "./src/assay", "src//assay/x"])
 def test_code_of_a_task_brought_along_lies_outside_that_of_assay(code: str) -> None:
     values: dict[str, Any] = {
         "name": "own",

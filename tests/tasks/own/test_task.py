@@ -8,12 +8,12 @@ from typing import Any, cast
 
 import pytest
 
+from assay.checks.doctor.observed import Observed
 from assay.core.errors import EnvironmentFailure, TaskError
 from assay.core.seeds import rng
-from assay.evaluation.few_shot import Shown
-from assay.tasks.own.task import OwnTask, own_task
-from assay.tasks.protocol import Task, answer_key, learner, side_by_side
-from assay.tools.doctor.observed import Observed
+from assay.rollout.evaluation.few_shot import Shown
+from assay.rollout.tasks.own.task import OwnTask, own_task
+from assay.rollout.tasks.protocol import Task, answer_key, learner, side_by_side
 from tests.tasks.own.test_lessons import COUNT, settings
 
 HALF = """

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from assay.dataset.clusters import united
-from assay.tasks.protocol import Item
+from assay.rollout.dataset.clusters import united
+from assay.rollout.tasks.protocol import Item
 from tests.house import ROOT
 
 SPLITS = ("train", "validation", "heldout")
@@ -73,8 +73,8 @@ def test_the_same_file_trains_under_plain_trl(tmp_path: Path) -> None:
     from trl import GRPOConfig, GRPOTrainer  # type: ignore[attr-defined]
 
     from assay.core.config.settings import TinyArchitecture
-    from assay.policy.base import tiny
-    from assay.tasks.own.vocabulary import words_in
+    from assay.rollout.policy.base import tiny
+    from assay.rollout.tasks.own.vocabulary import words_in
 
     records = rows("train")[:64]
     words = words_in([row["prompt"] for row in records], [row["answer"] for row in records])

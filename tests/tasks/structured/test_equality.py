@@ -12,10 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.core.seeds import rng
-from assay.tasks.structured.grading.calls import is_call_gold
-from assay.tasks.structured.grading.equality import FOLDED, Rules, close, equal, field_score, key, unordered
-from assay.tasks.structured.reading.golds import Call, Plain, agree, contradictory, gold_of
-from assay.tasks.structured.schema import BoundedValidator
+from assay.rollout.tasks.structured.grading.calls import is_call_gold
+from assay.rollout.tasks.structured.grading.equality import (
+    FOLDED,
+    Rules,
+    close,
+    equal,
+    field_score,
+    key,
+    unordered,
+)
+from assay.rollout.tasks.structured.reading.golds import Call, Plain, agree, contradictory, gold_of
+from assay.rollout.tasks.structured.schema import BoundedValidator
 from tests.tasks.structured.material import CALL_GOLD, built, graded, objects, row, values
 
 ANY = {"type": ["object", "array", "string", "number", "boolean", "null"]}

@@ -14,9 +14,9 @@ from jsonschema import Draft202012Validator
 
 from assay.core.errors import TaskError
 from assay.core.seeds import rng
-from assay.tasks.structured import schema as bounded
-from assay.tasks.structured.reading import shapes
-from assay.tasks.structured.schema import (
+from assay.rollout.tasks.structured import schema as bounded
+from assay.rollout.tasks.structured.reading import shapes
+from assay.rollout.tasks.structured.schema import (
     Schema,
     compile_schema,
     schema_from_functions,

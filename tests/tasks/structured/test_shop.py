@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from assay.audit.audit import audit
-from assay.audit.contamination import contamination
 from assay.core.config.reading import parse_params
 from assay.core.config.tasks import shipped_data
 from assay.core.seeds import rng
-from assay.dataset.schema_files import SchemaFiles
-from assay.dataset.source import load
-from assay.policy.base.tiny import build_tokenizer
-from assay.policy.renderer import Dialogue
-from assay.tasks.structured import shop
-from assay.tasks.structured.shop import lessons, orders
+from assay.rollout.audit.audit import audit
+from assay.rollout.audit.contamination import contamination
+from assay.rollout.dataset.schema_files import SchemaFiles
+from assay.rollout.dataset.source import load
+from assay.rollout.policy.base.tiny import build_tokenizer
+from assay.rollout.policy.renderer import Dialogue
+from assay.rollout.tasks.structured import shop
+from assay.rollout.tasks.structured.shop import lessons, orders
 from tests import house
 from tests.composed import composed
 

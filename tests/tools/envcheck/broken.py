@@ -21,7 +21,7 @@ def paid(expression: str, before: str = "") -> str:
 
 # A walk along a line to a target, a step a turn: a class with places where things go wrong.
 WALK = """
-from assay.tasks.own.api import Environment, Told
+from assay.rollout.tasks.own.api import Environment, Told
 {before}
 
 class Made(Environment):
@@ -342,7 +342,7 @@ def guessing(name: str, told: str) -> Made:
     return Made(
         name,
         f"""
-from assay.tasks.own.api import Environment, Told
+from assay.rollout.tasks.own.api import Environment, Told
 
 class Made(Environment):
     def reset(self, row, seed):

@@ -108,7 +108,7 @@ SOUND = (
          step="before = abs(self.at - self.goal)",
          told=SAYS.replace('{"reward": float(won)}', '{"reward": float(won), "near": 0.1 * (before - abs(self.at - self.goal))}')),
     Made("a hidden number", '''
-from assay.tasks.own.api import Environment, Told
+from assay.rollout.tasks.own.api import Environment, Told
 
 class Made(Environment):
     def reset(self, row, seed):
@@ -157,7 +157,7 @@ class Made(Environment):
     Made("length costs, with a limit", paid("float(c.strip() == a) - min(0.5, 0.01 * len(c))")),
     Made("one prompt, one answer", paid(EXACT), rows=labels),
     Made("looks a number up", """
-from assay.tasks.own.api import Environment, Told
+from assay.rollout.tasks.own.api import Environment, Told
 
 class Made(Environment):
     def reset(self, row, seed):

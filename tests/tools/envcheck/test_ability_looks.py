@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from assay.checks.envcheck import evidence
+from assay.checks.envcheck.abilities import abilities, secondary_suites
+from assay.checks.envcheck.case import Case
+from assay.checks.envcheck.evidence import Evidence, spent
+from assay.checks.findings import Deadline
 from assay.core.config.composition import Selection, compose
 from assay.core.config.settings import Params
 from assay.pipeline.project import Project
-from assay.tools.envcheck import evidence
-from assay.tools.envcheck.abilities import abilities, secondary_suites
-from assay.tools.envcheck.case import Case
-from assay.tools.envcheck.evidence import Evidence, spent
-from assay.tools.findings import Deadline
 from tests.house import ROOT
 
 BROKEN = {

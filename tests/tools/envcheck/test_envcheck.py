@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from assay.tools.envcheck.command import QUICK_SECONDS, SKIPPED, examined, run
-from assay.tools.envcheck.completions import hedges, wrapped
-from assay.tools.envcheck.evidence import CHECKS, OUT_OF_TIME
+from assay.checks.envcheck.command import QUICK_SECONDS, SKIPPED, examined, run
+from assay.checks.envcheck.completions import hedges, wrapped
+from assay.checks.envcheck.evidence import CHECKS, OUT_OF_TIME
 from tests.house import ROOT
 from tests.tools.envcheck.broken import BROKEN
 from tests.tools.envcheck.making import Made

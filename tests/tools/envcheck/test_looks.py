@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from assay.checks.envcheck import evidence, pay, records, repetition, teaching, watching
+from assay.checks.envcheck.case import Case
+from assay.checks.envcheck.code_texts import almost_matching, matching
+from assay.checks.envcheck.command import examine
+from assay.checks.envcheck.completions import frame_of, wrapped
+from assay.checks.envcheck.episodes import repeating
+from assay.checks.envcheck.evidence import CHECKS, OUT_OF_TIME, Evidence, spent
+from assay.checks.findings import Deadline, Finding
+from assay.checks.own_data.audit import project_for
 from assay.core.errors import ConfigError
-from assay.tools.envcheck import evidence, pay, records, repetition, teaching, watching
-from assay.tools.envcheck.case import Case
-from assay.tools.envcheck.code_texts import almost_matching, matching
-from assay.tools.envcheck.command import examine
-from assay.tools.envcheck.completions import frame_of, wrapped
-from assay.tools.envcheck.episodes import repeating
-from assay.tools.envcheck.evidence import CHECKS, OUT_OF_TIME, Evidence, spent
-from assay.tools.findings import Deadline, Finding
-from assay.tools.own_data.audit import project_for
 from tests import own_data
 from tests.tools.envcheck.broken import DEEPER, MORE, PLAIN, TURNS, WALK, paid, reward
 from tests.tools.envcheck.making import Made, number, sums

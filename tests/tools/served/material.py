@@ -12,10 +12,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from assay.cli import app
+from assay.cli.tools import evaluate, evaluate_served
 from assay.core.errors import AssayError
 from assay.core.records import Episode
 from assay.core.storage.json import read_records
-from assay.tools import evaluate, evaluate_served
 from tests.house import ROOT
 from tests.tools.served.stand_in import Body
 

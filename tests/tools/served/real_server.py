@@ -17,8 +17,8 @@ import torch
 import urllib3
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from assay.policy.base import tiny
-from assay.tasks.collider import Collider, ColliderSettings
+from assay.rollout.policy.base import tiny
+from assay.rollout.tasks.collider import Collider, ColliderSettings
 from tests.peers import PEER, has
 
 MARKS = [

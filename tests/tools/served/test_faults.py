@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.policy.served import client
+from assay.rollout.policy.served import client
 from tests.tools.served.material import WORDS, done, episodes, evaluated, facts, refused
 from tests.tools.served.stand_in import Handler, StandIn, dripping, reset, saying, slow, status, torn
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from assay.policy.served.pace import Pace, Stopped
+from assay.rollout.policy.served.pace import Pace, Stopped
 
 
 def let_through(pace: Pace, n: int, threads: int, tokens: int = 10) -> list[float]:

@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from assay.cli import app
-from assay.evaluation.replay import graded_again
-from assay.tools.evaluate import EvaluationRequest, prepare
+from assay.cli.tools.evaluate import EvaluationRequest, prepare
+from assay.rollout.evaluation.replay import graded_again
 from tests.tools.served.material import COLLIDER, episodes, facts, write_project
 from tests.tools.served.real_server import MARKS, served, write_model
 

@@ -15,10 +15,10 @@ import pytest
 from typer.testing import CliRunner
 
 from assay.cli import app
+from assay.cli.tools.evaluate import EvaluationRequest, prepare
 from assay.core.records import Episode
-from assay.evaluation.replay import graded_again
-from assay.tools.evaluate import EvaluationRequest, prepare
-from assay.tools.judge.command import JudgeRequest, judge_files
+from assay.rollout.evaluation.replay import graded_again
+from assay.verdict.judge.command import JudgeRequest, judge_files
 from tests.house import ROOT
 from tests.tools.served.material import (
     COLLIDER,

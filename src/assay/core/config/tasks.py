@@ -1,4 +1,4 @@
-"""What the settings of every task have; a task's own stand in `assay/tasks/<name>/settings.py`, light to
+"""What the settings of every task have; a task's own stand in `assay/rollout/tasks/<name>/settings.py`, light to
 import, and make the task."""
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Surface = Literal["compact", "json"]
 CompletionLimits = Annotated[
     dict[Surface, Positive], Field(min_length=2, examples=[{"compact": 24, "json": 160}])
 ]
-# What may stand around an answer; `assay/tasks/wrappings.py` says what each is.
+# What may stand around an answer; `assay/rollout/tasks/wrappings.py` says what each is.
 Wrapping = Literal["channels", "think", "answer", "boxed", "tool_call", "fence", "prose"]
-HOME = "assay.tasks"
+HOME = "assay.rollout.tasks"
 
 
 class TaskSettings(Settings):
@@ -81,7 +81,7 @@ class TaskSettings(Settings):
         root: str | None = None,
         runner: Any = None,
     ) -> Any:
-        """Return the task, which keeps `Task` of `assay/tasks/protocol.py`.
+        """Return the task, which keeps `Task` of `assay/rollout/tasks/protocol.py`.
 
         Args:
             generation: Says which surface the policy speaks.
@@ -102,7 +102,7 @@ class TaskSettings(Settings):
 
 
 def task_names() -> tuple[str, ...]:
-    """Return the names of all tasks, sorted: the folders of assay/tasks with settings."""
+    """Return the names of all tasks, sorted: the folders of assay/rollout/tasks with settings."""
     (folder,) = importlib.import_module(HOME).__path__
     return tuple(sorted(path.parent.name for path in Path(folder).glob("*/settings.py")))
 

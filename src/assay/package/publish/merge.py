@@ -24,7 +24,7 @@ def run(root: Path, *, out: Path | None, run: Path | None) -> None:
     """
     project = Project.open(run or root)
     if run is not None:
-        from assay.policy.base.adapter_files import read_adapter
+        from assay.rollout.policy.base.adapter_files import read_adapter
 
         read_adapter(run / ADAPTER, run)  # somebody else's, maybe: nothing but a plain LoRA is opened
     folder = out or project.root / ".scratch/merged"

@@ -14,10 +14,10 @@ from assay.core.errors import PackageError
 from assay.core.provenance import WANDB_QUIET
 from assay.core.storage.files import write_text
 from assay.core.storage.json import read_record
-from assay.evidence.claim.claim import Claim
 from assay.package.publish.push import CLAIM, open_checked
 from assay.stages.packing import verify as plain
 from assay.stages.packing.layout import NAME, SUMS
+from assay.verdict.evidence.claim.claim import Claim
 
 INSTALL = (
     "./run python -m pip install --require-hashes --no-deps --no-build-isolation -r requirements/wandb.txt"

@@ -12,13 +12,13 @@ from assay.core.counting import counted
 from assay.core.errors import RecordError
 from assay.core.evidence_files import place_of
 from assay.core.storage.files import read_text, write_text
-from assay.evidence.claim.claim import Claim
-from assay.evidence.escape import visible
-from assay.evidence.recipe.tables import seeds_block
-from assay.evidence.words.reference import PAGE, SCHEMA, claim_schema, codes_page
 from assay.package.recipe.recipe_file import digest_last_code, read_recipes
 from assay.pipeline.project import Project
 from assay.stages.render_evidence.at_hand import claim_at_hand
+from assay.verdict.evidence.claim.claim import Claim
+from assay.verdict.evidence.escape import visible
+from assay.verdict.evidence.recipe.tables import seeds_block
+from assay.verdict.evidence.words.reference import PAGE, SCHEMA, claim_schema, codes_page
 
 CLI = "docs/cli.md"
 TASKS = tasks_with_data()

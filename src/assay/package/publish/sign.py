@@ -18,9 +18,9 @@ from typing import Any
 from assay.core.console import say
 from assay.core.errors import PackageError
 from assay.core.storage.files import read_bytes, write_bytes
+from assay.package.verification.checks import Check, LookResult, error_said, looked
 from assay.stages.packing.archive import unpack
 from assay.stages.packing.layout import NAME
-from assay.verify.checks import Check, LookResult, error_said, looked
 
 INSTALL = (
     "./run python -m pip install --require-hashes --no-deps --no-build-isolation -r requirements/sign.txt"

@@ -28,13 +28,15 @@ from assay.core.records import Episode
 from assay.core.storage.files import read_bytes, write_bytes, write_text
 from assay.core.storage.json import dumps, read_record, write_json
 from assay.core.storage.untrusted import listing
-from assay.evidence.claim.claim import Claim
-from assay.evidence.figures.drawing import render
-from assay.evidence.figures.gallery import of_seeds_of
-from assay.evidence.recipe.records import Recipes, SeedsTogether
 from assay.package.checking import RECIPE, SHARED
 from assay.package.recipe import recipe_file
 from assay.package.recipe.compare import LOCK, SETTINGS
+from assay.package.verification.checks import Check, LookResult, looked, unlooked
+from assay.package.verification.code import md5_here
+from assay.package.verification.compared import compare
+from assay.package.verification.own_code import own_copy, unseen_said
+from assay.package.verification.packed_seed import PackedSeed, lines_of, looks_at, seeds_apart
+from assay.package.verification.unpacked import link
 from assay.pipeline.dvc_lock import SOURCE, code_in, md5, md5_at
 from assay.pipeline.project import Project
 from assay.stages import fingerprint
@@ -44,12 +46,10 @@ from assay.stages.packing.pages import told_of
 from assay.stages.packing.verify import FORMAT
 from assay.stages.render_evidence.ahead import end_when_orphaned
 from assay.stages.render_evidence.claim_at import claim_at
-from assay.verify.checks import Check, LookResult, looked, unlooked
-from assay.verify.code import md5_here
-from assay.verify.compared import compare
-from assay.verify.own_code import own_copy, unseen_said
-from assay.verify.packed_seed import PackedSeed, lines_of, looks_at, seeds_apart
-from assay.verify.unpacked import link
+from assay.verdict.evidence.claim.claim import Claim
+from assay.verdict.evidence.figures.drawing import render
+from assay.verdict.evidence.figures.gallery import of_seeds_of
+from assay.verdict.evidence.recipe.records import Recipes, SeedsTogether
 
 HOME = "evidence/seeds"
 # Of each run: the results that dvc.lock vouches for, and of what was rendered from them what recipe.json

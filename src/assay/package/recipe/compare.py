@@ -21,10 +21,13 @@ from assay.core.storage.json import loads, read_record, read_records, write_json
 from assay.core.storage.tables import write_csv
 from assay.core.storage.untrusted import inside, listing, read_capped
 from assay.core.storage.yaml import read_yaml
-from assay.evidence.figures.drawing import render
-from assay.evidence.figures.recipe_figures import performance_profile, seeds_forest
-from assay.evidence.recipe.runs import RUNS, KnownClaim, KnownTraining, Run, mark
-from assay.evidence.recipe.tables import (
+from assay.pipeline.dvc_lock import folder_md5, md5
+from assay.pipeline.project import Project
+from assay.stages.render_evidence.at_hand import changed_settings, claim_at_hand
+from assay.verdict.evidence.figures.drawing import render
+from assay.verdict.evidence.figures.recipe_figures import performance_profile, seeds_forest
+from assay.verdict.evidence.recipe.runs import RUNS, KnownClaim, KnownTraining, Run, mark
+from assay.verdict.evidence.recipe.tables import (
     CSV_COLUMNS,
     RecipeComparison,
     compare_runs,
@@ -34,10 +37,7 @@ from assay.evidence.recipe.tables import (
     csv_rows,
     recipes_frame,
 )
-from assay.evidence.recipe.verdict import MEANING
-from assay.pipeline.dvc_lock import folder_md5, md5
-from assay.pipeline.project import Project
-from assay.stages.render_evidence.at_hand import changed_settings, claim_at_hand
+from assay.verdict.evidence.recipe.verdict import MEANING
 
 
 def run(root: Path, names: Sequence[str], *, one_sided: bool, out: Path | None) -> None:

@@ -14,19 +14,6 @@ from assay.core.records import Episode, TrainFacts
 from assay.core.storage.files import read_bytes, read_text, sha256_bytes
 from assay.core.storage.json import digest, loads, read_record, read_records, write_json
 from assay.core.storage.yaml import read_yaml
-from assay.evaluation.measures import mean_of
-from assay.evidence.claim.claim import Claim
-from assay.evidence.claim.differences import measure_of_primary
-from assay.evidence.details.details import Details
-from assay.evidence.recipe.records import (
-    BaseBuilt,
-    RecipeClaim,
-    Recipes,
-    SeedRun,
-    SeedsTogether,
-    record_finished,
-)
-from assay.evidence.recipe.tables import compare_runs
 from assay.package.recipe.compare import (
     APART,
     LOCK,
@@ -37,7 +24,20 @@ from assay.package.recipe.compare import (
     read_run,
 )
 from assay.pipeline.project import Project
-from assay.statistics.report import Reports
+from assay.rollout.evaluation.measures import mean_of
+from assay.verdict.evidence.claim.claim import Claim
+from assay.verdict.evidence.claim.differences import measure_of_primary
+from assay.verdict.evidence.details.details import Details
+from assay.verdict.evidence.recipe.records import (
+    BaseBuilt,
+    RecipeClaim,
+    Recipes,
+    SeedRun,
+    SeedsTogether,
+    record_finished,
+)
+from assay.verdict.evidence.recipe.tables import compare_runs
+from assay.verdict.statistics.report import Reports
 
 FILE = f"{RESULTS}/recipe.json"
 NOT_EVALUABLE = "NOT EVALUABLE"

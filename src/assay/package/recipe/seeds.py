@@ -22,11 +22,6 @@ from assay.core.evidence_files import OBSERVED
 from assay.core.storage.files import read_bytes, read_text, write_bytes, write_text
 from assay.core.storage.json import digest, dumps, write_json
 from assay.core.storage.locks import hold
-from assay.evidence.formatting import difference_text
-from assay.evidence.recipe.records import SeedRun, SeedsTogether, record_failed
-from assay.evidence.recipe.runs import mark
-from assay.evidence.recipe.tables import bases_frame, runs_frame
-from assay.evidence.recipe.verdict import describe_too_few
 from assay.package.recipe import recipe_file
 from assay.package.recipe.check_seeds import pack_seeds
 from assay.package.recipe.compare import LOCK
@@ -34,7 +29,12 @@ from assay.package.recipe.recipe_file import FILE, LAST, NOT_EVALUABLE, describe
 from assay.pipeline.heldout_ledger import LEDGER, NAME, NOTHING, copy_id, memory, merged, openings
 from assay.pipeline.note_openings import adopt
 from assay.pipeline.project import Project
-from assay.statistics.seeds_and_items import fewest_runs
+from assay.verdict.evidence.formatting import difference_text
+from assay.verdict.evidence.recipe.records import SeedRun, SeedsTogether, record_failed
+from assay.verdict.evidence.recipe.runs import mark
+from assay.verdict.evidence.recipe.tables import bases_frame, runs_frame
+from assay.verdict.evidence.recipe.verdict import describe_too_few
+from assay.verdict.statistics.seeds_and_items import fewest_runs
 
 SHARED = ("fingerprint", "base", "pre_eval")  # what all seeds have in common
 MOST = 100

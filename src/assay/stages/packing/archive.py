@@ -23,7 +23,7 @@ from typing import Any
 
 from assay.core.errors import PackageError
 from assay.core.storage.files import ASIDE, aside, sha256_bytes, written_whole
-from assay.dataset.verified import sums_text
+from assay.rollout.dataset.verified import sums_text
 from assay.stages.packing.layout import NAME, SUMS
 from assay.stages.packing.verify import AGAIN, PIECE, Result, check, header, objection
 

@@ -19,17 +19,18 @@ from assay.core.counting import counted
 from assay.core.errors import EvidenceError
 from assay.core.evidence_files import place_of
 from assay.core.records import Interval, TrainFacts
-from assay.dataset.external import Training, whole_of
-from assay.dataset.fingerprint import Fingerprint
-from assay.evaluation.alarms import rule_said, training_alarm_said
-from assay.evaluation.measures import column_name, is_rate
-from assay.evidence.claim.claim import Claim
-from assay.evidence.claim.differences import measure_of_primary
-from assay.evidence.claim.effect import effect_words
-from assay.evidence.claim.verdict import DRAFT
-from assay.evidence.claim.what_was_run import BaseFacts, splits_frame
-from assay.evidence.escape import inline, markdown_table, visible
-from assay.evidence.formatting import (
+from assay.rollout.dataset.external import Training, whole_of
+from assay.rollout.dataset.fingerprint import Fingerprint
+from assay.rollout.evaluation.alarms import rule_said, training_alarm_said
+from assay.rollout.evaluation.measures import column_name, is_rate
+from assay.rollout.policy.base.pretrained import LOCAL
+from assay.verdict.evidence.claim.claim import Claim
+from assay.verdict.evidence.claim.differences import measure_of_primary
+from assay.verdict.evidence.claim.effect import effect_words
+from assay.verdict.evidence.claim.verdict import DRAFT
+from assay.verdict.evidence.claim.what_was_run import BaseFacts, splits_frame
+from assay.verdict.evidence.escape import inline, markdown_table, visible
+from assay.verdict.evidence.formatting import (
     MISSING,
     NO_INTERVAL,
     difference_text,
@@ -37,11 +38,10 @@ from assay.evidence.formatting import (
     missing_interval_said,
     split_word,
 )
-from assay.evidence.tables.claim_tables import BeforeAfter, Row, main_measures
-from assay.evidence.tables.markdown import make_pages
-from assay.evidence.words.sentences import controls_said
-from assay.policy.base.pretrained import LOCAL
-from assay.statistics.report import Report
+from assay.verdict.evidence.tables.claim_tables import BeforeAfter, Row, main_measures
+from assay.verdict.evidence.tables.markdown import make_pages
+from assay.verdict.evidence.words.sentences import controls_said
+from assay.verdict.statistics.report import Report
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
 _REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,199}")

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from assay.core.errors import PackageError
 from assay.core.evidence_files import FOLDERS, OBSERVED, place_of
-from assay.policy.base.model_files import CONFIG, GENERATION_CONFIG, TOKENIZER_CONFIG
+from assay.rollout.policy.base.model_files import CONFIG, GENERATION_CONFIG, TOKENIZER_CONFIG
 
 # What is made for the package; everything else lies in the project already, so an unpacked package is a
 # project.

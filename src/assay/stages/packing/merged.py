@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 from assay.core.errors import PackageError
 from assay.core.records import Split
 from assay.core.storage.files import write_folder
-from assay.dataset.external import read_training
-from assay.dataset.suite import choose
 from assay.pipeline.inputs import decoding_of
 from assay.pipeline.project import Project
+from assay.rollout.dataset.external import read_training
+from assay.rollout.dataset.suite import choose
 from assay.stages.packing.parity import MergeComparison, Parity, Side
 
 if TYPE_CHECKING:
-    from assay.policy.base.adapter_files import Weights
-    from assay.policy.model import Policy
+    from assay.rollout.policy.base.adapter_files import Weights
+    from assay.rollout.policy.model import Policy
 
 ADAPTER = "models/adapter"
 
@@ -36,7 +36,7 @@ def parity_of(project: Project) -> tuple[Parity, MergeComparison]:
             were trained.
         PolicyError: Base or adapter cannot be read.
     """
-    from assay.policy.base.adapter_files import merge
+    from assay.rollout.policy.base.adapter_files import merge
 
     weights = weights_of(project)
     return _compared(project, weights, lambda: merge(weights))
@@ -57,7 +57,7 @@ def merge_into(project: Project, folder: Path) -> tuple[Parity, MergeComparison]
         PolicyError: Base or adapter cannot be read.
         RecordError: The folder above cannot be written.
     """
-    from assay.policy.base.adapter_files import merge, write_model
+    from assay.rollout.policy.base.adapter_files import merge, write_model
 
     weights = weights_of(project)
     found: list[tuple[Parity, MergeComparison]] = []
@@ -81,9 +81,9 @@ def weights_of(project: Project) -> Weights:
         PackageError: A whole model was brought: there is nothing to merge.
         PolicyError: The base cannot be read.
     """
-    from assay.policy.base.adapter_files import Weights
-    from assay.policy.base.pretrained import POINTER, locate
-    from assay.policy.model import pin, require_device
+    from assay.rollout.policy.base.adapter_files import Weights
+    from assay.rollout.policy.base.pretrained import POINTER, locate
+    from assay.rollout.policy.model import pin, require_device
 
     params, base = project.params, project.params.base
     if (project.root / ADAPTER / POINTER).is_file():
@@ -111,7 +111,7 @@ def _compared(
 
 
 def _side(project: Project, weights: Weights) -> Side:
-    from assay.evaluation.trajectory import open_item
+    from assay.rollout.evaluation.trajectory import open_item
 
     params, policy = project.params, weights.policy()
     facts = read_training(project.results("train.json"), fix="./run dvc repro train")

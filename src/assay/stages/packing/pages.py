@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from assay.audit.audit import audit
 from assay.core.config.settings import ScratchBase
 from assay.core.errors import PackageError
 from assay.core.evidence_files import place_of
@@ -15,20 +14,24 @@ from assay.core.records import OpenedRecords, TrainFacts, ValidationEpisode
 from assay.core.storage.files import read_bytes
 from assay.core.storage.json import dumps, loads, read_record, read_records
 from assay.core.storage.yaml import read_yaml
-from assay.dataset.external import read_training
-from assay.evaluation.alarms import field_answers
-from assay.evaluation.few_shot import few_shot
-from assay.evaluation.replay import play_baseline
-from assay.evidence.claim.claim import Claim
-from assay.evidence.claim.what_was_run import BaseFacts
-from assay.evidence.tables.claim_tables import BeforeAfter
+from assay.health.rules.commonest import Honest
 from assay.pipeline.dvc_lock import code_in
 from assay.pipeline.heldout_ledger import NOTHING, HeldoutLedger, HeldoutOpening, merged, openings
 from assay.pipeline.inputs import code_of, read_fingerprint
 from assay.pipeline.note_openings import BASE_STAGE, TRAINED_STAGE
 from assay.pipeline.project import Project
 from assay.pipeline.rival_files import suite_for
-from assay.policy.base.bpe import words_of
+from assay.rollout.audit.audit import audit
+from assay.rollout.dataset.external import read_training
+from assay.rollout.evaluation.alarms import field_answers
+from assay.rollout.evaluation.few_shot import few_shot
+from assay.rollout.evaluation.replay import play_baseline
+from assay.rollout.policy.base.bpe import words_of
+from assay.rollout.tasks.own.recorded import Recorded, Recorder
+from assay.rollout.tasks.own.settings import OwnTask as OwnSettings
+from assay.rollout.tasks.own.task import OwnTask, own_task, runner_of
+from assay.rollout.tasks.protocol import answer_key
+from assay.rollout.tasks.rivals import FEW_SHOT, players_of
 from assay.stages.fingerprint import checked_sums, sources_of
 from assay.stages.packing.archive import sha256_of
 from assay.stages.packing.card import CardNumbers, model_card
@@ -44,15 +47,12 @@ from assay.stages.packing.provenance import (
     trained_of,
 )
 from assay.stages.render_evidence.limits import limits
-from assay.statistics.report import Reports
-from assay.tasks.own.recorded import Recorded, Recorder
-from assay.tasks.own.settings import OwnTask as OwnSettings
-from assay.tasks.own.task import OwnTask, own_task, runner_of
-from assay.tasks.protocol import answer_key
-from assay.tasks.rivals import FEW_SHOT, players_of
-from assay.training.health.commonest import Honest
-from assay.training.health.honest_play import honest_play
+from assay.training.honest_play import honest_play
 from assay.training.recipe import item_order
+from assay.verdict.evidence.claim.claim import Claim
+from assay.verdict.evidence.claim.what_was_run import BaseFacts
+from assay.verdict.evidence.tables.claim_tables import BeforeAfter
+from assay.verdict.statistics.report import Reports
 
 BEFORE = ("fingerprint", "base", "pre_eval", "train", "control", "post_eval", "render_evidence")
 AGAIN, OPENED_AGAIN = "./run dvc repro", "./run dvc repro -f post_eval"

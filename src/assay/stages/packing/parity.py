@@ -19,7 +19,7 @@ from assay.core.records import Record
 
 if TYPE_CHECKING:
     # Whoever reads a record of this module needs no torch.
-    from assay.policy.model import Policy
+    from assay.rollout.policy.model import Policy
 
 WHERE = "models/adapter merged into models/base"
 IN_MEMORY_BYTES = 256 * 2**20  # of logits; beyond, they are on disk
@@ -99,7 +99,7 @@ class Side:
     ) -> None:
         import torch
 
-        from assay.policy.base.adapter_files import greedy, logits_of
+        from assay.rollout.policy.base.adapter_files import greedy, logits_of
 
         self._decoding, self._batch_size = decoding, batch_size
         self._prompts, self._digest = [list(ids) for ids in prompts], policy.digest
@@ -124,7 +124,7 @@ class Side:
         writing."""
         import torch
 
-        from assay.policy.base.adapter_files import greedy, logits_of
+        from assay.rollout.policy.base.adapter_files import greedy, logits_of
 
         positions = n_tokens = n_agreed = 0
         difference = 0.0

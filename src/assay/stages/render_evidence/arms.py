@@ -16,13 +16,13 @@ from assay.core.errors import RecordError
 from assay.core.records import Episode, TrainFacts
 from assay.core.storage.files import read_bytes, read_text, sha256_bytes
 from assay.core.storage.json import read_records
-from assay.dataset.suite import SAMPLING_AGAIN, Suite
-from assay.evaluation.replay import graded_again
 from assay.pipeline.project import Project
 from assay.pipeline.rival_files import rival_of, suite_for
+from assay.rollout.dataset.suite import SAMPLING_AGAIN, Suite
+from assay.rollout.evaluation.replay import graded_again
 from assay.stages.render_evidence.remembered import remembered
-from assay.statistics.checkpoint_rows import LABELS, rows_of_scores
-from assay.statistics.report import Decoding, Report, report_on
+from assay.verdict.statistics.checkpoint_rows import LABELS, rows_of_scores
+from assay.verdict.statistics.report import Decoding, Report, report_on
 
 FIX = "./run dvc repro train"
 LARGEST = 1e100  # beyond it sums of squares overflow, and no log of a training has such a number

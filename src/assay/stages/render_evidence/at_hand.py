@@ -17,15 +17,15 @@ from assay.core.evidence_files import LOGS, RESULTS
 from assay.core.storage.json import read_record
 from assay.core.storage.untrusted import listing, sha256_capped
 from assay.core.storage.yaml import read_yaml
-from assay.dataset.external import read_training
-from assay.dataset.source import MAX_FILE_BYTES
-from assay.evidence.claim.claim import UNREAD, Claim
-from assay.evidence.claim.plan import ClaimPlan
-from assay.evidence.claim.what_was_run import BaseFacts
 from assay.pipeline.dvc_lock import md5_at
 from assay.pipeline.inputs import read_fingerprint
 from assay.pipeline.project import Project
+from assay.rollout.dataset.external import read_training
+from assay.rollout.dataset.source import MAX_FILE_BYTES
 from assay.stages.render_evidence.claim_inputs import plan_asked
+from assay.verdict.evidence.claim.claim import UNREAD, Claim
+from assay.verdict.evidence.claim.plan import ClaimPlan
+from assay.verdict.evidence.claim.what_was_run import BaseFacts
 
 PARAMS, LOCK = "params.yaml", "dvc.lock"
 ABSENT = object()

@@ -15,21 +15,12 @@ import pandas as pd
 from assay.core.records import TRAINING_LOG_COLUMNS, Episode, TrainFacts
 from assay.core.seeds import derive_seed, rng
 from assay.core.storage.json import read_record
-from assay.dataset.external import Training, read_training
-from assay.evaluation.alarms import alarms
-from assay.evidence.claim.claim import Beside, Claim, Compared, Played, compare
-from assay.evidence.claim.openings import level_of
-from assay.evidence.claim.plan import ClaimPlan
-from assay.evidence.claim.warnings import cut_off, empty, no_gold, of_training
-from assay.evidence.details.details import Details, details_of
-from assay.evidence.details.tables import detail_notes
-from assay.evidence.figures.drawing import column
-from assay.evidence.figures.illustrated_figures import Illustrations
-from assay.evidence.formatting import split_word
-from assay.evidence.tables.claim_tables import normalised_score
-from assay.evidence.words.remarks import Remark, remark
 from assay.pipeline.project import Project
 from assay.pipeline.rival_files import file_of
+from assay.rollout.dataset.external import Training, read_training
+from assay.rollout.evaluation.alarms import alarms
+from assay.rollout.tasks.protocol import Task
+from assay.rollout.tasks.rivals import GREEDY
 from assay.stages.render_evidence.ahead import begin
 from assay.stages.render_evidence.arms import AGAIN, CONTROL, Arm, ArmReader, checkpoint_frame, log_table
 from assay.stages.render_evidence.claim_inputs import claim_inputs
@@ -41,10 +32,19 @@ from assay.stages.render_evidence.secondary import (
     secondary_arms,
     shared_with_train,
 )
-from assay.statistics.power import PlannedPower
-from assay.statistics.report import Report, Reports
-from assay.tasks.protocol import Task
-from assay.tasks.rivals import GREEDY
+from assay.verdict.evidence.claim.claim import Beside, Claim, Compared, Played, compare
+from assay.verdict.evidence.claim.openings import level_of
+from assay.verdict.evidence.claim.plan import ClaimPlan
+from assay.verdict.evidence.claim.warnings import cut_off, empty, no_gold, of_training
+from assay.verdict.evidence.details.details import Details, details_of
+from assay.verdict.evidence.details.tables import detail_notes
+from assay.verdict.evidence.figures.drawing import column
+from assay.verdict.evidence.figures.illustrated_figures import Illustrations
+from assay.verdict.evidence.formatting import split_word
+from assay.verdict.evidence.tables.claim_tables import normalised_score
+from assay.verdict.evidence.words.remarks import Remark, remark
+from assay.verdict.statistics.power import PlannedPower
+from assay.verdict.statistics.report import Report, Reports
 
 
 @dataclass(frozen=True, slots=True)

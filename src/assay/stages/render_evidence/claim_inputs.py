@@ -13,15 +13,21 @@ from assay.core.evidence_files import NAMED_DATA
 from assay.core.records import ControlFacts, HealthEvent, HealthSummary, OpenedRecords, TrainFacts
 from assay.core.storage.files import read_bytes, sha256_bytes
 from assay.core.storage.json import read_record, read_records
-from assay.dataset.audit_records import Contamination, judged
-from assay.dataset.external import ExternalFacts, NamedFound, Training
-from assay.dataset.suite import Suite
-from assay.evidence.claim.claim import UNREAD, Claim
-from assay.evidence.claim.openings import Openings, opening_obstacles, opening_warnings, openings_of
-from assay.evidence.claim.plan import ClaimPlan, plan_of
-from assay.evidence.claim.relaxed import looser_limits, other_measuring
-from assay.evidence.claim.verdict import DRAFT
-from assay.evidence.claim.warnings import (
+from assay.pipeline.heldout_ledger import key_of, known_copy_id, ledger_stands, openings, policies_that_saw
+from assay.pipeline.inputs import read_fingerprint, splits_of
+from assay.pipeline.project import Project
+from assay.rollout.dataset.audit_records import Contamination, judged
+from assay.rollout.dataset.external import ExternalFacts, NamedFound, Training
+from assay.rollout.dataset.suite import Suite
+from assay.rollout.tasks.protocol import reward_range
+from assay.rollout.tasks.rivals import rivals_of
+from assay.stages.render_evidence.arms import AGAIN, CONTROL, Arm, ArmReader
+from assay.verdict.evidence.claim.claim import UNREAD, Claim
+from assay.verdict.evidence.claim.openings import Openings, opening_obstacles, opening_warnings, openings_of
+from assay.verdict.evidence.claim.plan import ClaimPlan, plan_of
+from assay.verdict.evidence.claim.relaxed import looser_limits, other_measuring
+from assay.verdict.evidence.claim.verdict import DRAFT
+from assay.verdict.evidence.claim.warnings import (
     answer_for,
     control_health,
     of_external,
@@ -30,15 +36,9 @@ from assay.evidence.claim.warnings import (
     of_whole,
     other_openings,
 )
-from assay.evidence.claim.what_was_run import BaseFacts
-from assay.evidence.words.remarks import Remark, remark
-from assay.pipeline.heldout_ledger import key_of, known_copy_id, ledger_stands, openings, policies_that_saw
-from assay.pipeline.inputs import read_fingerprint, splits_of
-from assay.pipeline.project import Project
-from assay.stages.render_evidence.arms import AGAIN, CONTROL, Arm, ArmReader
-from assay.statistics.power import PlannedPower, planned_power
-from assay.tasks.protocol import reward_range
-from assay.tasks.rivals import rivals_of
+from assay.verdict.evidence.claim.what_was_run import BaseFacts
+from assay.verdict.evidence.words.remarks import Remark, remark
+from assay.verdict.statistics.power import PlannedPower, planned_power
 
 R = TypeVar("R", bound=BaseModel)
 CONTROL_STAGE = "control"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from assay.core.records import Episode
-from assay.dataset.suite import Suite
-from assay.evaluation.replay import states_of
-from assay.evidence.figures.illustrated_figures import Illustrations
-from assay.evidence.tables.trajectories import Pair, Stepped
-from assay.tasks.protocol import Task, illustrated
+from assay.rollout.dataset.suite import Suite
+from assay.rollout.evaluation.replay import states_of
+from assay.rollout.tasks.protocol import Task, illustrated
+from assay.verdict.evidence.figures.illustrated_figures import Illustrations
+from assay.verdict.evidence.tables.trajectories import Pair, Stepped
 
 Arms = tuple[Sequence[Episode], Sequence[Episode]]
 

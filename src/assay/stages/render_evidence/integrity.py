@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence, Set
 
 from assay.core.counting import counted
 from assay.core.records import TrainFacts
-from assay.dataset.audit_records import BLOCKING, SAID, Contamination
-from assay.dataset.external import Training
-from assay.evidence.claim.claim import Claim
-from assay.evidence.claim.verdict import DRAFT
-from assay.evidence.page.shell import Tick
-from assay.evidence.words.remarks import Remark
-from assay.evidence.words.sentences import control_said, opening_said, random_reward_said
+from assay.rollout.dataset.audit_records import BLOCKING, SAID, Contamination
+from assay.rollout.dataset.external import Training
 from assay.stages.render_evidence.claim_inputs import OTHER_PLAN, OTHER_POLICY
+from assay.verdict.evidence.claim.claim import Claim
+from assay.verdict.evidence.claim.verdict import DRAFT
+from assay.verdict.evidence.page.shell import Tick
+from assay.verdict.evidence.words.remarks import Remark
+from assay.verdict.evidence.words.sentences import control_said, opening_said, random_reward_said
 
 # What bars a claim and belongs to one check.
 ALARMS = frozenset({"other_alarms", "alarm_unanswered"})

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from assay.evidence.claim.claim import Claim
-from assay.evidence.claim.differences import measure_of_primary
-from assay.evidence.claim.verdict import DRAFT
-from assay.evidence.formatting import percent
-from assay.evidence.words.sentences import opening_said, random_reward_said
-from assay.statistics.report import Report
-from assay.tasks.protocol import Task
+from assay.rollout.tasks.protocol import Task
+from assay.verdict.evidence.claim.claim import Claim
+from assay.verdict.evidence.claim.differences import measure_of_primary
+from assay.verdict.evidence.claim.verdict import DRAFT
+from assay.verdict.evidence.formatting import percent
+from assay.verdict.evidence.words.sentences import opening_said, random_reward_said
+from assay.verdict.statistics.report import Report
 
 SAME_BYTES = "Bit-identity is a promise for one machine; other processors may round differently."
 

@@ -18,15 +18,15 @@ from assay.core.evidence_files import place_of
 from assay.core.records import TrainFacts
 from assay.core.storage.files import real, remove, write_text
 from assay.core.storage.json import read_record, write_json
-from assay.dataset.external import read_training
-from assay.evidence.claim.claim import UNREAD, Claim, Compared, not_evaluable
-from assay.evidence.claim.plan import ClaimPlan
-from assay.evidence.escape import visible
-from assay.evidence.page.shell import fill, shell
-from assay.evidence.words.remarks import remark
 from assay.pipeline.project import Project
+from assay.rollout.dataset.external import read_training
 from assay.stages.render_evidence import README, WRITES
 from assay.stages.render_evidence.at_hand import claim_stands, others_settings
+from assay.verdict.evidence.claim.claim import UNREAD, Claim, Compared, not_evaluable
+from assay.verdict.evidence.claim.plan import ClaimPlan
+from assay.verdict.evidence.escape import visible
+from assay.verdict.evidence.page.shell import fill, shell
+from assay.verdict.evidence.words.remarks import remark
 
 SHOWN = WRITES
 RESTORE = "git checkout -- evidence"

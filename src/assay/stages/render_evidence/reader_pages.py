@@ -11,31 +11,31 @@ from assay.core.records import Interval, TrainFacts
 from assay.core.seeds import rng
 from assay.core.storage.files import write_text
 from assay.core.storage.json import read_record
-from assay.dataset.audit_records import Audit, Contamination
-from assay.dataset.external import Training
-from assay.dataset.suite import Suite
-from assay.evidence.claim.secondary_suites import SECONDARY_TABLE, secondary_frame
-from assay.evidence.claim.what_was_run import (
+from assay.pipeline.inputs import decoding_of, read_fingerprint
+from assay.pipeline.project import Project
+from assay.rollout.dataset.audit_records import Audit, Contamination
+from assay.rollout.dataset.external import Training
+from assay.rollout.dataset.suite import Suite
+from assay.rollout.tasks.protocol import Message
+from assay.stages.render_evidence import README
+from assay.stages.render_evidence.claim_at import ClaimMade
+from assay.stages.render_evidence.integrity import integrity
+from assay.stages.render_evidence.limits import limits
+from assay.verdict.evidence.claim.secondary_suites import SECONDARY_TABLE, secondary_frame
+from assay.verdict.evidence.claim.what_was_run import (
     BaseFacts,
     contamination_frame,
     findings_frame,
     run_frame,
     splits_frame,
 )
-from assay.evidence.details.tables import detail_tables
-from assay.evidence.page.report import Basis, Comparison, Shows, report_html
-from assay.evidence.page.shell import Shown
-from assay.evidence.tables.claim_tables import ladder_frame, measures_frame, strata_frame
-from assay.evidence.tables.evidence_readme import VERIFY, landing_page
-from assay.evidence.tables.trajectories import Stepped, choose_pairs, sample_trajectories
-from assay.pipeline.inputs import decoding_of, read_fingerprint
-from assay.pipeline.project import Project
-from assay.stages.render_evidence import README
-from assay.stages.render_evidence.claim_at import ClaimMade
-from assay.stages.render_evidence.integrity import integrity
-from assay.stages.render_evidence.limits import limits
-from assay.statistics.report import Report
-from assay.tasks.protocol import Message
+from assay.verdict.evidence.details.tables import detail_tables
+from assay.verdict.evidence.page.report import Basis, Comparison, Shows, report_html
+from assay.verdict.evidence.page.shell import Shown
+from assay.verdict.evidence.tables.claim_tables import ladder_frame, measures_frame, strata_frame
+from assay.verdict.evidence.tables.evidence_readme import VERIFY, landing_page
+from assay.verdict.evidence.tables.trajectories import Stepped, choose_pairs, sample_trajectories
+from assay.verdict.statistics.report import Report
 
 KEY_FIGURE = "before_after_summary"
 EPISODES = "pre_eval.jsonl and post_eval.jsonl"

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from assay.core.config.tasks import TaskSettings
-from assay.tasks.protocol import Item, Message, Step, Task
+from assay.rollout.tasks.protocol import Item, Message, Step, Task
 
 
 def remembered(task: Task, settings: TaskSettings) -> Task:

@@ -14,18 +14,8 @@ from assay.core.records import HealthEvent, Interval, TrainFacts
 from assay.core.seeds import derive_seed
 from assay.core.storage.files import write_bytes, write_text
 from assay.core.storage.json import read_records, write_json
-from assay.dataset.suite import Suite
-from assay.evidence.claim.claim import Claim, differences_of
-from assay.evidence.claim.differences import deltas
-from assay.evidence.claim.plan import ClaimPlan
-from assay.evidence.figures.drawing import render
-from assay.evidence.figures.gallery import Drawn, of_comparison, of_rivals_of, of_training, of_what_was_done
-from assay.evidence.figures.verdict_figures import validity_frame
-from assay.evidence.page.shell import Shown
-from assay.evidence.tables.claim_tables import before_after_metrics, plot_tables, readme_block
-from assay.evidence.tables.trajectories import Stepped
-from assay.evidence.words.remarks import Remark
 from assay.pipeline.project import Project
+from assay.rollout.dataset.suite import Suite
 from assay.stages.render_evidence.ahead import begin
 from assay.stages.render_evidence.arms import Arm, log_table
 from assay.stages.render_evidence.claim_at import ClaimMade, claim_at
@@ -33,7 +23,23 @@ from assay.stages.render_evidence.claim_inputs import opened_since
 from assay.stages.render_evidence.illustrations import stepped
 from assay.stages.render_evidence.no_claim import refuse
 from assay.stages.render_evidence.reader_pages import EPISODES, SOURCES, write_pages
-from assay.statistics.timing import timing_summary
+from assay.verdict.evidence.claim.claim import Claim, differences_of
+from assay.verdict.evidence.claim.differences import deltas
+from assay.verdict.evidence.claim.plan import ClaimPlan
+from assay.verdict.evidence.figures.drawing import render
+from assay.verdict.evidence.figures.gallery import (
+    Drawn,
+    of_comparison,
+    of_rivals_of,
+    of_training,
+    of_what_was_done,
+)
+from assay.verdict.evidence.figures.verdict_figures import validity_frame
+from assay.verdict.evidence.page.shell import Shown
+from assay.verdict.evidence.tables.claim_tables import before_after_metrics, plot_tables, readme_block
+from assay.verdict.evidence.tables.trajectories import Stepped
+from assay.verdict.evidence.words.remarks import Remark
+from assay.verdict.statistics.timing import timing_summary
 
 
 def render_evidence(

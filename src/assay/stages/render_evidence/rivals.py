@@ -10,15 +10,15 @@ from functools import partial
 from assay.core.config.rivals import RivalSettings
 from assay.core.records import Episode
 from assay.core.storage.json import read_record
-from assay.dataset.suite import Suite
-from assay.evaluation.replay import play_baseline
-from assay.evidence.claim.plan import ClaimPlan
-from assay.evidence.words.remarks import Remark, remark
 from assay.pipeline.rival_files import BaseRival, BaseRivals, file_of
+from assay.rollout.dataset.suite import Suite
+from assay.rollout.evaluation.replay import play_baseline
+from assay.rollout.tasks.protocol import Task
+from assay.rollout.tasks.rivals import GREEDY, players_of, rivals_of
 from assay.stages.render_evidence.arms import Arm, ArmReader
-from assay.statistics.report import Report, report_on
-from assay.tasks.protocol import Task
-from assay.tasks.rivals import GREEDY, players_of, rivals_of
+from assay.verdict.evidence.claim.plan import ClaimPlan
+from assay.verdict.evidence.words.remarks import Remark, remark
+from assay.verdict.statistics.report import Report, report_on
 
 ALL = RivalSettings(few_shot=3, best_of_n=4, constrained=True)
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from assay.core.storage.json import read_record
-from assay.dataset.audit_records import Contamination, judged
-from assay.dataset.external import Training
-from assay.evidence.claim.plan import ClaimPlan
-from assay.evidence.claim.secondary_suites import PlayedSuite
-from assay.evidence.claim.warnings import of_secondary
-from assay.evidence.words.remarks import Remark, remark
 from assay.pipeline.inputs import secondary_file
 from assay.pipeline.project import Project
+from assay.rollout.dataset.audit_records import Contamination, judged
+from assay.rollout.dataset.external import Training
 from assay.stages.render_evidence.arms import Arm, ArmReader
 from assay.stages.render_evidence.rivals import ScriptedArms
+from assay.verdict.evidence.claim.plan import ClaimPlan
+from assay.verdict.evidence.claim.secondary_suites import PlayedSuite
+from assay.verdict.evidence.claim.warnings import of_secondary
+from assay.verdict.evidence.words.remarks import Remark, remark
 
 BEFORE, AFTER = "pre_eval", "post_eval"
 Both = Mapping[str, Arm]

@@ -15,7 +15,7 @@ from safetensors.torch import save
 from assay.core.config.training import LoraSettings
 from assay.core.errors import ConfigError, PolicyError, RecordError
 from assay.core.storage.json import digest
-from assay.policy.base.adapter_files import CONFIG, WEIGHTS, checked_tensors
+from assay.rollout.policy.base.adapter_files import CONFIG, WEIGHTS, checked_tensors
 from assay.training.adapter import Tensors
 from assay.training.checkpoints.store import Checkpoint, read_checkpoint
 

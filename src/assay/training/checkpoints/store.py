@@ -16,7 +16,7 @@ from typing import Any
 from assay.core.errors import AssayError, EnvironmentFailure, RecordError, TrainingError
 from assay.core.storage.files import read_bytes, remove, sha256_bytes, write_bytes, write_folder
 from assay.core.storage.json import digest, dumps, loads
-from assay.policy.base.model_files import said
+from assay.rollout.policy.base.model_files import said
 from assay.training.log.history import ROWS
 
 LEDGER, STATE = "ledger.json", "trainer_state.json"

@@ -17,12 +17,12 @@ from transformers import TrainerCallback
 
 from assay.core.provenance import peak_ram_bytes
 from assay.core.records import TRAINING_LOG_COLUMNS, HealthEvent
-from assay.evaluation.alarms import flat
-from assay.evaluation.phases import PHASES
-from assay.evaluation.rollout import Lost, Rollout
+from assay.health.rules.rules import Monitor
+from assay.health.rules.signals import StepSignals
+from assay.rollout.evaluation.alarms import flat
+from assay.rollout.evaluation.phases import PHASES
+from assay.rollout.evaluation.rollout import Lost, Rollout
 from assay.training.adapter import rollout_links
-from assay.training.health.rules import Monitor
-from assay.training.health.signals import StepSignals
 from assay.training.log.history import History, LostValidation, Validation, Watch, component_row
 from assay.training.log.step_chain import START, chain_of
 from assay.training.trainer import Trainer

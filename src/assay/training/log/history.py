@@ -12,8 +12,8 @@ import numpy as np
 
 from assay.core.records import Alarm, AlarmSource, Episode, HealthEvent, TrainAlarm, ValidationEpisode
 from assay.core.storage.json import as_written
-from assay.evaluation.alarms import alarms
-from assay.tasks.protocol import Task
+from assay.rollout.evaluation.alarms import alarms
+from assay.rollout.tasks.protocol import Task
 
 ROWS = ("training_log", "reward_components", "train_log", "observed")
 

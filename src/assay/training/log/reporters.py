@@ -26,7 +26,7 @@ from assay.core.console import complain, say
 from assay.core.errors import RecordError
 from assay.core.provenance import WANDB_QUIET
 from assay.core.storage.files import read_text, write_text
-from assay.policy.base.pretrained import LOCAL, name_of
+from assay.rollout.policy.base.pretrained import LOCAL, name_of
 from assay.training.log.history import History
 from assay.training.rollouts import untouched
 

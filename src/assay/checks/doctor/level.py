@@ -1,0 +1,71 @@
+"""Whether the next claim could call any gain better: its level, which openings of the records have used up,
+against the clusters of the held-out suite."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from assay.checks.findings import DoctorCheck, Finding
+from assay.core.config.places import setting
+from assay.core.counting import counted
+from assay.core.storage.json import read_record
+from assay.pipeline.heldout_ledger import NOTHING, openings
+from assay.pipeline.note_openings import BASE_STAGE, CONTROL_STAGE, recipe_of, tries
+from assay.pipeline.project import Project
+from assay.rollout.dataset.suite import FEWEST_CLUSTERS, Suite
+from assay.verdict.evidence.claim.plan import largest_cluster
+from assay.verdict.evidence.claim.what_was_run import BaseFacts
+from assay.verdict.statistics.bounded_mean import clusters_needed
+from assay.verdict.statistics.openings import opening_level
+
+
+def next_place(project: Project, suite: Suite) -> int:
+    """Return which trained policy would be the next to see the held-out records, 1 for the first.
+
+    A policy of these very settings and this seed does not count: the training to come may be that one again.
+    """
+    recipe, built = recipe_of(project.params), project.results("base.json")
+    base = read_record(built, BaseFacts, fix="./run dvc repro base").digest if built.exists() else None
+    known = tries(openings(project.root) or NOTHING, suite.contents, base, suite.digest)
+    own = (recipe.family, recipe.seed)
+    # Before there is a base nobody knows which of the others it will be.
+    bases = () if base is not None else (BASE_STAGE, CONTROL_STAGE)
+    others = [each for each in known if each.stage not in bases and (each.family, each.seed) != own]
+    return len(others) + 1
+
+
+def level_finding(project: Project) -> Finding:
+    """Return whether the held-out suite has the clusters that the level of the next claim needs.
+
+    With fewer, not even a gain of everything everywhere is called better: a fault. A suite that is too small
+    for the level 0.05 is a trial that can only describe, which is a warning. A draft is not tested.
+    """
+    inputs, alpha = project.inputs("heldout"), project.params.claim.alpha
+    suite = inputs.heldout
+    sizes = np.array(list(Counter(item.cluster for item in suite.items).values()), np.float64)
+    largest = largest_cluster(suite, inputs.fingerprint, ("train", project.params.validation.suite)) or 0
+    place = next_place(project, suite)
+    level = opening_level(place, alpha)
+
+    def needed(at: float) -> int:
+        return max(FEWEST_CLUSTERS, clusters_needed(sizes, largest=largest, alpha=at))
+
+    what, n = inputs.task.cluster_name, len(sizes)
+    check = DoctorCheck(
+        "clusters for the level of the claim",
+        f"{needed(level)} {what} of such sizes or more, to call any gain better at the level {level:.2g}",
+        setting("evaluation.items"),
+    )
+    seen = f"; {counted(place - 1, 'trained policies')} saw these records before" if place > 1 else ""
+    if not project.params.evaluation.open:
+        return check.ok("a draft: nothing is tested (evaluation.open: false)")
+    return check.judge(
+        f"{counted(n, what)} (claim.alpha {alpha:g}{seen})",
+        f"play {needed(level)} {what} or more of such sizes"
+        + (", or records that no trained policy has seen" if place > 1 else ""),
+        fault=n < needed(level) and n >= needed(0.05),
+        doubtful=n < needed(level),
+        ok=f"{counted(n, what)}",
+    )

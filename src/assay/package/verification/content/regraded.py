@@ -1,0 +1,81 @@
+"""V2: every stored completion is read and graded again, held-out and validation alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+from assay.core.counting import counted
+from assay.core.records import Episode
+from assay.package.verification.checks import Check, LookResult, looked, unlooked
+from assay.package.verification.own_code import unseen_said
+from assay.package.verification.unpacked import Unpacked
+from assay.rollout.dataset.suite import Suite
+from assay.rollout.evaluation.replay import graded_again
+from assay.rollout.tasks.own.settings import OF_TEXT, OwnTask
+from assay.stages.packing.layout import TOLD
+from assay.stages.packing.pages import told_of
+
+
+def regraded(package: Unpacked) -> Iterator[Check]:
+    """Grade the episodes of every arm and of every validation again.
+
+    Metrics that agree to 9 digits pass and rewards that agree to 12, and it is said of them: processors with
+    and without AVX-512 differ in the last bits of an exponential. Of somebody's own code 7 digits will do, as
+    many as single precision has.
+    """
+    for name in package.arms:
+        yield looked("V2", f"{name}.jsonl", partial(_arm, package, name))
+    if not package.elsewhere:
+        yield looked("V2", "validation.jsonl", partial(validations_regraded, package))
+    if package.project.params.task.brings_code:
+        if package.task_code is None:
+            yield unlooked("V2", "rewards", unseen_said(package))
+        else:
+            yield looked("V2", TOLD, partial(_told_again, package))
+
+
+def _told_again(package: Unpacked) -> LookResult:
+    """Compare what the task's code is said to have told beside the episodes with what the checker's copy
+    tells."""
+    again = (told_of(package.project) or b"").splitlines()
+    stored = (package.root / TOLD).read_bytes().splitlines()
+    odd = len(set(again) ^ set(stored))
+    wrong = [f"{TOLD}: {counted(odd, 'lines')} are not what the task's code tells"] if odd else []
+    return LookResult(f"{counted(len(stored), 'lines')} told again", wrong)
+
+
+def _arm(package: Unpacked, name: str) -> LookResult:
+    return _graded(package, [(package.suite_of(name), package.episodes(name), f"{name}.jsonl")])
+
+
+def validations_regraded(package: Unpacked) -> LookResult:
+    """Grade the episodes of every validation again."""
+    parts, single = [], replace(package.validation, draws=1)
+    for step, sampled, greedy in package.validations:
+        parts.append((package.validation, sampled, f"validation.jsonl, step {step}, sampled"))
+        parts.append((single, greedy, f"validation.jsonl, step {step}, greedy"))
+    return _graded(package, parts)
+
+
+def _graded(package: Unpacked, parts: Sequence[tuple[Suite, list[Episode], str]]) -> LookResult:
+    n = sum(len(episodes) for _, episodes, _ in parts)
+    turns = sum(len(episode.turns) for _, episodes, _ in parts for episode in episodes)
+    said = f"{counted(turns, 'completions')} of {counted(n, 'episodes')} graded again"
+    how = "each with the parts, flags and success that are stored"
+    task, settings, word = package.replayed, package.project.params.task, False
+    if isinstance(settings, OwnTask) and package.task_code is None:
+        rule = settings.success
+        word = rule.compare not in OF_TEXT
+        said = f"{counted(turns, 'completions')} of {counted(n, 'episodes')} read again"
+        how = f"success judged again by {rule.compare} with {rule.column}; rewards as they are stored"
+        if word:
+            how = f"success itself is not checked: it is the word of {settings.entry} ({rule.compare})"
+    wrong = [fault for part in parts for fault in graded_again(task, *part, rewards=0, metrics=0)]
+    digits = (7, 7) if settings.brings_code else (12, 9)
+    rewards, metrics = (10.0**-n for n in digits)
+    if wrong and not any(graded_again(task, *part, rewards=rewards, metrics=metrics) for part in parts):
+        how = f"{how}; rewards equal to {digits[0]} digits, metrics to {digits[1]}, not to the last"
+        wrong = []
+    return LookResult(f"{said}, {how}", wrong, outcome="not checked" if word else "passed")

@@ -1,0 +1,170 @@
+"""What will be called an improvement, fixed before training, and its digest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from pydantic import Field
+
+from assay.core.config.health import ACCIDENTS, HealthSettings
+from assay.core.config.settings import Params
+from assay.core.records import Record
+from assay.rollout.dataset.fingerprint import Fingerprint
+from assay.rollout.dataset.suite import Suite
+from assay.rollout.tasks.protocol import RivalKind
+
+
+class PlannedSuite(Record):
+    """A further suite on which the trained policy is compared with the base; part of no verdict."""
+
+    suite_digest: str
+    largest_cluster: int | None = Field(ge=1, description="as that of the plan, of this data file")
+
+
+class ClaimPlan(Record):
+    """What will be called an improvement; written and hashed before the first optimizer step."""
+
+    primary: str = Field(description="the one metric that decides, a rate: success, or the name of a flag")
+    direction: Literal["higher", "lower"] = Field(description="which way is better")
+    smallest_effect_points: float = Field(gt=0, description="smallest change that matters, percentage points")
+    draws: int = Field(ge=1, description="episodes per item in each arm")
+    suite_digest: str
+    largest_cluster: int | None = Field(
+        default=None,
+        ge=1,
+        description="items of the largest cluster that the data lead one to expect in such a suite, drawn or"
+        " not; null: no larger than those drawn",
+    )
+    dataset_sha256: str | None = Field(
+        default=None, description="of all data, as fingerprint.json has it; null: hashed before plans said so"
+    )
+    checkpoint_rule: str = Field(description="how the checkpoint is chosen: a setting")
+    alpha: float = Field(gt=0, le=0.2, description="two-sided level of the deciding test")
+    cluster_name: str = Field(description="what one cluster is, plural: scenarios, prompt groups")
+    secondary: tuple[str, ...] = Field(description="further confirmatory measures, Holm-corrected together")
+    guardrails: dict[str, float] = Field(
+        description="measure: largest tolerable loss, in the measure's own unit"
+    )
+    # With a default, as above: plans that were hashed before there was a choice had the A/A control alone.
+    controls: tuple[Literal["aa", "random_reward"], ...] = Field(
+        default=("aa",),
+        description="aa: base against base; random_reward: a training for random rewards beside it",
+    )
+    rivals: dict[str, RivalKind] = Field(
+        default={},
+        description="who else plays the held-out items, by name; better than every trivial one is what skill"
+        " needs",
+    )
+    seeds: tuple[int, ...] = Field(
+        default=(),
+        description="training seeds of a statement about the recipe; none: hashed before plans said so",
+    )
+    sided: Literal["two-sided", "one-sided"] = Field(default="two-sided", description="of that statement")
+    reward_range: tuple[float, float] | None = Field(
+        default=None,
+        description="between what rewards of episodes lie, by which their means are tested; null: the task"
+        " does not say, and nothing is",
+    )
+    temperature: float | None = Field(
+        default=None, description="of sampled evaluations; null: hashed before plans said so"
+    )
+    # By what the training is watched and its checkpoint chosen, so that neither is settled when the alarms
+    # have rung.
+    alarms: str | None = Field(
+        default=None, description="digest of the alarms' settings; null: hashed before plans said so"
+    )
+    validation_suite: str | None = Field(
+        default=None, description="digest of the suite that chooses; null: as above"
+    )
+    near_duplicates: float | None = Field(
+        default=None,
+        description="share of common words from which held-out records are one cluster; null: not united",
+    )
+    secondary_suites: dict[str, PlannedSuite] = Field(
+        default={},
+        description="by data file; the primary metric on each, two-sided, Holm-corrected over them, whatever"
+        " the verdict",
+    )
+
+
+def plan_of(
+    params: Params,
+    heldout: Suite,
+    validation: Suite,
+    *,
+    cluster_name: str,
+    data: Fingerprint,
+    rivals: Mapping[str, RivalKind],
+    reward_range: tuple[float, float] | None,
+    secondary: Mapping[str, Suite],
+) -> ClaimPlan:
+    """Return the plan that the settings ask for on the suites of a dataset."""
+    claim = params.claim
+    return ClaimPlan(
+        primary=claim.primary,
+        direction="higher",
+        smallest_effect_points=claim.smallest_effect_points,
+        draws=heldout.draws,
+        suite_digest=heldout.digest,
+        largest_cluster=largest_cluster(heldout, data, ("train", params.validation.suite)),
+        dataset_sha256=data.dataset_sha256,
+        checkpoint_rule=claim.checkpoint_rule,
+        alpha=claim.alpha,
+        cluster_name=cluster_name,
+        # Whatever is called the primary metric: more of it with less success is a regression.
+        secondary=("mean_reward",) if claim.primary == "success" else ("mean_reward", "success_rate"),
+        guardrails={"parsed_rate": claim.parsed_rate_margin},
+        controls=tuple(claim.controls),
+        rivals=dict(rivals),
+        reward_range=reward_range,
+        temperature=params.generation.measured_at,
+        seeds=tuple(claim.seeds),
+        sided=claim.sided,
+        alarms=alarms_digest(params.health),
+        validation_suite=validation.digest,
+        near_duplicates=params.dataset.near_duplicates,
+        secondary_suites={
+            name: PlannedSuite(suite_digest=suite.digest, largest_cluster=data.splits[name].largest_cluster)
+            for name, suite in secondary.items()
+        },
+    )
+
+
+def largest_cluster(heldout: Suite, data: Fingerprint, others: Sequence[str]) -> int | None:
+    """Return the size in items of the largest cluster that a suite could have held, as all data tell it.
+
+    Of `others`, files of other lengths, it counts by how much their largest cluster is larger than a usual
+    one. None where the fingerprint does not say.
+    """
+    usual = statistics.median(Counter(item.cluster for item in heldout.items).values())
+    found = []
+    for name, split in data.splits.items():
+        if split.largest_cluster is None or split.usual_cluster is None:
+            return None
+        if name == "heldout":
+            found.append(float(split.largest_cluster))
+        elif name in others:
+            found.append(split.largest_cluster / split.usual_cluster * usual)
+    return math.ceil(max(found) - 1e-9)
+
+
+def alarms_digest(health: HealthSettings) -> str:
+    """Return the sha256 of everything that decides when an alarm rings: all of `health` but ACCIDENTS."""
+    return _digest(health.model_dump(mode="json", exclude=set(ACCIDENTS)))
+
+
+def plan_digest(plan: ClaimPlan) -> str:
+    """Return the sha256 of the plan's canonical JSON (sorted keys, no spaces), 64 hex digits."""
+    # A plan with the default is the plan it was before the field existed.
+    return _digest(plan.model_dump(mode="json", exclude_defaults=True))
+
+
+def _digest(content: object) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()

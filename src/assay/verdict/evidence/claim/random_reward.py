@@ -1,0 +1,120 @@
+"""The random-reward arm: the same training for the toss of a coin. What that gains too is no sign of learning
+the task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from pydantic import Field
+
+from assay.core.records import Episode, HealthSummary, Interval, Record
+from assay.core.seeds import rng as labelled_rng
+from assay.verdict.evidence.claim.differences import Comparison, compare_measure, measure_of_primary
+from assay.verdict.evidence.claim.effect import Direction, Size, effect_in
+from assay.verdict.evidence.claim.plan import ClaimPlan
+from assay.verdict.evidence.claim.verdict import arm_obstacles
+from assay.verdict.evidence.words.remarks import Remark, remark
+
+
+class RandomRewardControl(Record):
+    """What random rewards did to the primary metric on the same items, and how far the training proper is
+    ahead of that."""
+
+    comparable: bool = Field(description="whether the arm is a whole suite of the same items")
+    reason: tuple[Remark, ...] | None = Field(description="why it is not")
+    direction: Direction | None = Field(description="of random rewards against the base")
+    size: Size | None
+    before: float | None
+    after: float | None
+    difference: Interval | None = Field(description="random rewards - base over paired items, shares")
+    p: float | None
+    ahead: Interval | None = Field(description="trained - random rewards over paired items, shares")
+    ahead_p: float | None
+    trained_is_ahead: bool | None = Field(description="null where nothing can be tested")
+    n_clusters: int = Field(ge=0)
+    n_items: int = Field(ge=0)
+    red: tuple[str, ...] | None = Field(
+        description="alarms of that training that were RED, by rule and step; null: nobody watched it"
+    )
+    unmeasured: tuple[str, ...] | None = Field(description="rules that had nothing to read there")
+
+
+def random_reward_control(
+    base: Sequence[Episode],
+    random_arm: Sequence[Episode],
+    trained: Sequence[Episode],
+    plan: ClaimPlan,
+    rng: np.random.Generator,
+    *,
+    alpha: float,
+    health: HealthSummary | None = None,
+) -> RandomRewardControl:
+    """Return the control; an arm that is no whole suite, or holds other items, is not comparable, with the
+    reason.
+
+    `alpha` is the level of the claim, at which the trained policy has to be ahead. What random rewards did to
+    the base is tested at the plan's: earlier openings make no control quieter. `health` are the alarms of
+    that training.
+
+    Raises:
+        EvidenceError: the plan's primary metric is not a rate.
+    """
+    measure, seed = measure_of_primary(plan.primary), int(rng.integers(2**63))
+    base, random_arm, trained = (
+        sorted(arm, key=lambda e: (e.item_id, e.draw)) for arm in (base, random_arm, trained)
+    )
+    barred = arm_obstacles({"before": base, "random-reward": random_arm, "after": trained}, plan)
+    if barred:
+        known = {"comparable": False, "reason": tuple(barred), "n_clusters": 0, "n_items": 0}
+        return RandomRewardControl.model_validate(dict.fromkeys(RandomRewardControl.model_fields) | known)
+    largest = plan.largest_cluster or 0
+    gained = compare_measure(base, random_arm, measure, labelled_rng(seed, "random reward"), largest=largest)
+    ahead = compare_measure(
+        random_arm, trained, measure, labelled_rng(seed, "trained against random reward"), largest=largest
+    )
+    effect = effect_in(gained, plan, alpha=plan.alpha)
+    return RandomRewardControl(
+        comparable=True,
+        reason=None,
+        direction=effect.direction,
+        size=effect.size,
+        before=gained.before,
+        after=gained.after,
+        difference=gained.difference,
+        p=gained.p,
+        ahead=ahead.difference,
+        ahead_p=ahead.p,
+        trained_is_ahead=None if ahead.p is None else _is_ahead(ahead, plan, alpha),
+        n_clusters=gained.n_clusters,
+        n_items=gained.difference.n,
+        red=None if health is None else red_rules(health),
+        unmeasured=None if health is None else health.unmeasured,
+    )
+
+
+def _is_ahead(ahead: Comparison, plan: ClaimPlan, alpha: float) -> bool:
+    better = (ahead.difference.value or 0.0) * (1 if plan.direction == "higher" else -1) > 0
+    return better and ahead.p is not None and ahead.p <= alpha
+
+
+def red_rules(health: HealthSummary) -> tuple[str, ...]:
+    """Return the rules that were RED in a training, each with the step from which it was."""
+    return tuple(f"{each.rule} from step {each.worst_step}" for each in health.rules if each.level == "RED")
+
+
+def random_reward_warnings(control: RandomRewardControl | None) -> list[Remark]:
+    """Return what a reader must be warned of; nothing where no such arm was asked for, or where it did as it
+    should."""
+    if control is None:
+        return []
+    if not control.comparable:
+        return [remark("random_reward_not_evaluable", reasons=control.reason)]
+    found, gap = [], {"difference": control.difference, "p": control.p}
+    if control.direction == "better":
+        found.append(remark("random_rewards_improved", **gap))
+    if control.direction == "worse":
+        found.append(remark("random_rewards_worsened", **gap))
+    if not control.trained_is_ahead:
+        found.append(remark("random_rewards_not_beaten", difference=control.ahead, p=control.ahead_p))
+    return found

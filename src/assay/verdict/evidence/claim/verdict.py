@@ -1,0 +1,196 @@
+"""From numbers to one of six verdicts, by rules that the plan fixed. docs/method.md has the truth table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from assay.core.errors import EvidenceError
+from assay.core.records import Episode, Interval, Record
+from assay.rollout.evaluation.measures import check_complete, is_rate
+from assay.verdict.evidence.claim.differences import FEW_CLUSTERS, Comparison
+from assay.verdict.evidence.claim.effect import Effect, margins_of
+from assay.verdict.evidence.claim.plan import ClaimPlan
+from assay.verdict.evidence.words.remarks import Remark, remark
+
+Verdict = Literal[
+    "IMPROVED",
+    "IMPROVED WITH REGRESSIONS",
+    "NO SKILL SHOWN",
+    "NO EVIDENCE",
+    "REGRESSED",
+    "NOT EVALUABLE",
+    "DRAFT",
+]
+DRAFT: Verdict = "DRAFT"  # what stands in the place of a verdict where none was asked for
+
+
+class Guardrail(Record):
+    """A measure that may not get worse: held if its interval excludes the loss, regressed if it excludes no
+    loss."""
+
+    measure: str
+    margin: float
+    difference: Interval
+    outcome: Literal["held", "inconclusive", "regressed"]
+
+
+def judge_guardrail(
+    measure: str, difference: Interval, margin: float, *, before: float | None, unchanged: bool
+) -> Guardrail:
+    """Return whether a loss beyond the margin is excluded (held), any loss is shown (regressed), or neither.
+
+    Of a rate the margin is at most half of what it was before. `unchanged`: both arms are the same
+    everywhere.
+    """
+    if is_rate(measure):
+        margin = min(margin, margins_of(100 * margin, before)[0])
+    low, high = difference.low, difference.high
+    outcome: Literal["held", "inconclusive", "regressed"] = "inconclusive"
+    if (low is not None and low > -margin) or unchanged:
+        outcome = "held"
+    elif high is not None and high < 0:
+        outcome = "regressed"
+    return Guardrail(measure=measure, margin=margin, difference=difference, outcome=outcome)
+
+
+def obstacles(
+    before: Sequence[Episode], after: Sequence[Episode], plan: ClaimPlan, suites: tuple[str, str]
+) -> list[Remark]:
+    """Return every obstacle to comparing the arms under the plan."""
+    return [
+        remark("other_suite", arm=arm, suite=suite, planned=plan.suite_digest)
+        for arm, suite in zip(("before", "after"), suites, strict=True)
+        if suite != plan.suite_digest
+    ] + arm_obstacles({"before": before, "after": after}, plan)
+
+
+def arm_obstacles(arms: Mapping[str, Sequence[Episode]], plan: ClaimPlan) -> list[Remark]:
+    """Return why arms, by name, are not whole suites of the same items with draws that differ."""
+    found = []
+    for arm, episodes in arms.items():
+        try:
+            check_complete(episodes, plan.draws, arm)
+        except EvidenceError as error:
+            found.append(remark("arm_not_whole", arm=arm, expected=error.expected, found=error.found))
+            continue
+        repeated = len(episodes) - len({(episode.item_id, episode.seed) for episode in episodes})
+        if repeated:
+            found.append(remark("seeds_repeat", arm=arm, n=repeated, of=len(episodes)))
+    return found + unpaired(arms)
+
+
+def unpaired(arms: Mapping[str, Sequence[Episode]]) -> list[Remark]:
+    """Return which arms hold other items, or items in other clusters, than the first one."""
+    homes = {arm: {(e.item_id, e.cluster) for e in episodes} for arm, episodes in arms.items()}
+    first = next(iter(homes))
+    odd = {arm: sorted({item for item, _ in home ^ homes[first]}) for arm, home in homes.items()}
+    return [
+        remark("other_items", first=first, arm=arm, n=len(items), items=items[:3])
+        for arm, items in odd.items()
+        if items
+    ]
+
+
+def decide(
+    effect: Effect,
+    *,
+    n_clusters: int,
+    alpha: float,
+    no_skill: Remark | None,
+    regressions: Sequence[str],
+    detectable: float | None,
+    needed: int | None = None,
+    skilled: Remark | None = None,
+) -> tuple[Verdict, Remark]:
+    """Return the verdict and its reason: direction decides, whatever the size.
+
+    Args:
+        effect: What the primary difference shows.
+        n_clusters: Of the primary difference.
+        alpha: Level of the test.
+        no_skill: Why better than the base is not skill; None where it is.
+        regressions: Measures that got worse.
+        detectable: The effect that would have been found with power 0.8, points.
+        needed: Clusters of these sizes that a test needs; None where there are enough.
+        skilled: What is said of skill that is shown; None: that every player without it is beaten.
+    """
+    if needed is not None:
+        return "NO EVIDENCE", remark("too_few_clusters", n=n_clusters, needed=needed)
+    if effect.direction == "worse":
+        return "REGRESSED", remark("worse")
+    if effect.direction == "not shown":
+        if effect.size == "equivalent":
+            return "NO EVIDENCE", remark("equivalent", level=alpha)
+        return "NO EVIDENCE", remark("not_shown", level=alpha, detectable=detectable)
+    if no_skill is not None:
+        return "NO SKILL SHOWN", no_skill
+    if regressions:
+        return "IMPROVED WITH REGRESSIONS", remark("worse_beside", measures=regressions)
+    return "IMPROVED", skilled or remark("skilled", level=alpha)
+
+
+def regressions(
+    guardrails: Sequence[Guardrail], comparisons: Mapping[str, Comparison], plan: ClaimPlan
+) -> list[str]:
+    """Return the names of guardrails that regressed and of confirmatory metrics that fell, p <= alpha after
+    Holm."""
+    return [g.measure for g in guardrails if g.outcome == "regressed"] + against_primary(comparisons, plan)
+
+
+def against_primary(comparisons: Mapping[str, Comparison], plan: ClaimPlan) -> list[str]:
+    """Return the names of comparisons that moved the way that is worse for the primary metric, p <= alpha
+    after Holm."""
+    sign = 1 if plan.direction == "higher" else -1
+    return [
+        name
+        for name, found in comparisons.items()
+        if found.p_holm is not None
+        and found.p_holm <= plan.alpha
+        and sign * (found.difference.value or 0.0) < 0
+    ]
+
+
+def warnings(
+    claim: Mapping[str, Any], plan: ClaimPlan, primary: Comparison, effect: Effect
+) -> tuple[Remark, ...]:
+    """Return what a reader must know beside the verdict.
+
+    Args:
+        claim: Its fields: control, guardrails, strata, policies and the smallest detectable effect.
+        plan: Of the claim.
+        primary: The comparison that decides.
+        effect: What that shows.
+    """
+    found, detectable = list[Remark](), claim["smallest_detectable_points"]
+    matters, n = plan.smallest_effect_points, primary.n_clusters
+    if primary.clusters_needed is not None:
+        needed = primary.clusters_needed
+        found.append(remark("descriptive_only", n=n, clusters=plan.cluster_name, needed=needed))
+    elif n < FEW_CLUSTERS:
+        found.append(remark("few_clusters", n=n, clusters=plan.cluster_name))
+    if detectable is not None and detectable > matters:
+        found.append(remark("detectable_exceeds", detectable=detectable, matters=matters))
+    margins = {"fall": effect.fall_that_matters, "rise": effect.rise_that_matters}
+    if effect.direction != "not shown":
+        rose = (effect.direction == "better") == (plan.direction == "higher")
+        margins.pop("fall" if rose else "rise")
+    bounded = [
+        {"change": name, "points": 100 * margin} for name, margin in margins.items() if 100 * margin < matters
+    ]
+    if bounded:
+        found.append(remark("margin_bounded", matters=matters, margins=bounded))
+    if claim["control"].passed is None:
+        found.append(remark("control_not_run", reason=claim["control"].reason))
+    if worse := against_primary(claim["strata"], plan):
+        found.append(remark("strata_worse", level=plan.alpha, strata=worse))
+    found += [
+        remark("worse_within_margin", measure=g.measure, margin=g.margin, difference=g.difference)
+        for g in claim["guardrails"]
+        if g.outcome == "held" and g.difference.high is not None and g.difference.high < 0
+    ]
+    if open_ones := [g.measure for g in claim["guardrails"] if g.outcome == "inconclusive"]:
+        found.append(remark("guardrails_open", measures=open_ones))
+    if claim["before_policy"] == claim["after_policy"]:
+        found.append(remark("same_policy"))
+    return tuple(found)

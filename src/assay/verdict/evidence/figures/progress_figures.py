@@ -1,0 +1,250 @@
+"""Reward parts, rates and validations of a training, a small panel each: no line hides another."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd  # type: ignore[import-untyped,unused-ignore]
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from assay.verdict.evidence.figures.drawing import (
+    AFTER,
+    BEFORE,
+    GREY,
+    INK,
+    Values,
+    bare_figure,
+    column,
+    mark_gaps,
+    say_missing,
+    step_axis,
+    styled,
+    thinned,
+)
+from assay.verdict.evidence.figures.training_figures import (
+    MOST_FAINT,
+    SMOOTH_FROM,
+    always_zero,
+    mark_chosen,
+    size_text,
+    smoothed,
+    smoothing_window,
+)
+
+COLUMNS = 2
+LONGEST_HEAD = 20  # characters over a panel
+# Behind the rates of the flags; drawn beside the mean they belong to.
+_SPECIAL = ("best_of_k_", "greedy_")
+
+
+def _panels(n: int, height: float, foot: str) -> tuple[Figure, list[Axes]]:
+    rows, text = -(-max(1, n) // COLUMNS), textwrap.fill(foot, 78, break_on_hyphens=False)
+    figure = bare_figure(height=0.5 + height * rows + 0.16 * (1 + text.count("\n")))
+    grid = figure.subplots(rows, COLUMNS, squeeze=False, sharex=True)
+    axes = [each for row in grid for each in row]
+    for spare in axes[max(1, n) :]:
+        spare.set_visible(False)
+    for k, each in enumerate(axes[: max(1, n)]):
+        each.tick_params(labelsize=8, labelbottom=k + COLUMNS >= max(1, n))
+        step_axis(each, 4)
+        each.set_xlabel("")
+    figure.supxlabel(f"optimizer step\n{text}", fontsize=8.5)
+    return figure, axes[: max(1, n)]
+
+
+def _head(axes: Axes, name: str, right: str = "") -> None:
+    short = name if len(name) <= LONGEST_HEAD else f"{name[: LONGEST_HEAD - 1]}\u2026"
+    axes.set_title(short, fontsize=8, loc="left")
+    axes.set_title(right, fontsize=6, loc="right", color=GREY)
+
+
+def _shown_name(name: str) -> str:
+    return name.removeprefix("mean_").removeprefix("metric.").removesuffix("_rate")
+
+
+@styled
+def reward_components(frame: pd.DataFrame, chosen_step: int | None = None) -> Figure:
+    """Return reward parts, rates and turns over optimizer steps, a panel each; for a task of one turn its
+    metrics instead of turns. In each head: the means of the first and of the last tenth of the steps.
+
+    `frame` has the columns of reward_components.csv: step, n, then `mean_<part>`, `<flag>_rate` and
+    `metric.<name>` in any number, and any number of rows, also none.
+    """
+    parts = [name for name in frame.columns if name.startswith("mean_") and name != "mean_n_steps"]
+    rates = [name for name in frame.columns if name.endswith("_rate")]
+    metrics, turns = [n for n in frame.columns if n.startswith("metric.")], column(frame, "mean_n_steps")
+    further = metrics if metrics and turns is not None and (turns == 1).all() else ["mean_n_steps"]
+    zero = [name for name in (*parts, *rates) if always_zero(frame, name)]
+    shown = [name for name in (*parts, *rates) if name not in zero] + further
+    said = [f"{size_text(column(frame, 'n'))} a step, for rates at most"]
+    if len(frame) >= SMOOTH_FROM:
+        said.append(f"bold: mean of {smoothing_window(len(frame))} steps")
+    if zero:
+        said.append(f"always 0: {', '.join(_shown_name(name) for name in zero)}")
+    figure, panels = _panels(len(shown), 0.98, "; ".join(said))
+    for axes, name in zip(panels, shown, strict=True):
+        unit = "reward" if name in parts else "share" if name in rates else "mean"
+        head = f"part: {_shown_name(name)}" if name in parts else _shown_name(name)
+        _line(axes, frame, name, unit, "whole reward" if name == "mean_cumulative" else head)
+        if name in rates:
+            axes.set_ylim(-0.04, 1.04)
+        mark_chosen(axes, chosen_step)
+    return figure
+
+
+def _line(axes: Axes, frame: pd.DataFrame, name: str, unit: str, shown: str) -> None:
+    y, x = column(frame, name), column(frame, "step")
+    axes.set_ylabel(unit, fontsize=8)
+    if y is None or x is None:
+        _head(axes, shown)
+        say_missing(axes, name)
+        return
+    gaps = int(np.isnan(y).sum())
+    _head(axes, shown, f"missing ({gaps})" if gaps else _ends(y))
+    kept = thinned(y, MOST_FAINT)
+    if len(x) >= SMOOTH_FROM:
+        axes.plot(x[kept], y[kept], color=INK, lw=0.6, alpha=0.3)
+        y = smoothed(y)
+        kept = thinned(y, MOST_FAINT)
+    axes.plot(x[kept], y[kept], color=INK, lw=1.6, marker="o" if len(x) < 3 else None, label=shown)
+    mark_gaps(axes, x, y, shown)
+
+
+def _ends(y: Values) -> str:
+    n = max(1, len(y) // 10)
+    ends = y[:n].mean(), y[-n:].mean()
+    places = 2 if max(map(abs, ends)) >= 0.01 else 3
+    first, last = (f"{end:.{places}f}".replace("-", "\u2212") for end in ends)
+    return f"{first} \u2192 {last}"
+
+
+@styled
+def checkpoint_progression(
+    frame: pd.DataFrame, chosen_step: int | None, *, steps: int | None = None
+) -> Figure:
+    """Return reward, success and rates over checkpoints with 95 % intervals, a panel each; base and chosen
+    checkpoint in their colours.
+
+    `frame` has the columns of checkpoint_evals.csv, with `<column>_low`, `_high` and `_n` where they are
+    known; rates are `success_rate`, `<x>_acc` and other `<flag>_rate`. Reward and success are drawn as mean,
+    best of k and greedy where those were played. `steps` is where the axis ends, None: at the last
+    checkpoint. n stands above its checkpoint where it varies, in the head where it does not.
+    """
+    # Truncation stays in the table: few need it.
+    rates = [n for n in frame.columns if n.endswith(("_rate", "_acc")) and n != "truncated_rate"]
+    rates = [n for n in rates if n != "success_rate" and not n.startswith(_SPECIAL)]
+    zero = [name for name in rates if always_zero(frame, name)]
+    shown = ["mean_reward", "success_rate", *(name for name in rates if name not in zero)]
+    foot = f"always 0: {', '.join(_shown_name(name) for name in zero)}" if zero else ""
+    figure, panels = _panels(len(shown), 1.2, foot)
+    x = column(frame, "step")
+    if x is None:
+        for axes, name in zip(panels, shown, strict=True):
+            _head(axes, _shown_name(name))
+            say_missing(axes, "validations")
+        return figure
+    end = max(float(np.nanmax(x)), steps or 0, 1)
+    ways: dict[str, str] = {}
+    for axes, name in zip(panels, shown, strict=True):
+        axes.set_xlim(-0.04 * end, 1.04 * end)
+        axes.set_ylabel("reward" if name == "mean_reward" else "share", fontsize=8)
+        own = _ways(frame, name)
+        ways |= own
+        _validated(axes, frame, x, name, own, chosen_step)
+        if name != "mean_reward":
+            axes.set_ylim(-0.04, 1.04)
+    entries = _entries(list(ways.values()), x, chosen_step)
+    figure.legend(entries, [str(each.get_label()) for each in entries], ncols=3, loc="outside upper left")
+    return figure
+
+
+_STYLES = {"greedy": ("--", GREY), "best": (":", GREY)}
+
+
+def _ways(frame: pd.DataFrame, name: str) -> dict[str, str]:
+    """Return the columns that show one measure in different ways, with their labels; the mean last, on
+    top."""
+    k = column(frame, "best_of")
+    best = "best of k" if k is None else f"best of {np.nanmax(k):.0f}"
+    ways = {f"best_of_k_{name}": best, f"greedy_{name}": "greedy"}
+    return {way: label for way, label in ways.items() if way in frame.columns} | {name: "mean of the draws"}
+
+
+def _style(label: str) -> tuple[Any, str]:
+    return _STYLES.get(label.split()[0], ("-", INK))
+
+
+def _entries(labels: Sequence[str], x: Values, chosen_step: int | None) -> list[Line2D]:
+    found = []
+    for label in dict.fromkeys(labels):
+        style, colour = _style(label)
+        found.append(Line2D([], [], ls=style, color=colour, label=label))
+    if (x == 0).any():
+        found.append(Line2D([], [], ls="", marker="o", color=BEFORE, label="base: step 0"))
+    if chosen_step is not None:
+        found.append(Line2D([], [], ls="", marker="s", color=AFTER, label=f"chosen: step {chosen_step}"))
+    found.append(Line2D([], [], ls="", marker="o", color=INK, mfc="white", label="interval missing"))
+    return found
+
+
+def _validated(
+    axes: Axes, frame: pd.DataFrame, x: Values, name: str, ways: dict[str, str], chosen_step: int | None
+) -> None:
+    n = column(frame, f"{name}_n")
+    if n is None:
+        n = column(frame, "episodes") if name in ("mean_reward", "success_rate") else None
+    same = n is not None and len(set(n.tolist())) == 1
+    _head(
+        axes,
+        _shown_name(name),
+        f"n = {n[0]:.0f}" if n is not None and same else "" if n is not None else "n missing",
+    )
+    if n is not None and not same:
+        _say_counts(axes, x, n)
+    for way, label in ways.items():
+        y = column(frame, way)
+        if y is None:
+            say_missing(axes, way)
+            continue
+        style, colour = _style(label)
+        axes.plot(x, y, color=colour, ls=style, lw=1.3, label=label)
+        if way == name:
+            _points(axes, frame, x, y, name, chosen_step)
+            mark_gaps(axes, x, y, _shown_name(name))
+
+
+def _say_counts(axes: Axes, x: Values, n: Values) -> None:
+    every = -(-len(x) // 10)
+    for place, count in list(zip(x, n, strict=True))[::every]:
+        axes.annotate(
+            "0" if np.isnan(count) else f"{count:.0f}",
+            (place, 1.0),
+            xycoords=axes.get_xaxis_transform(),
+            xytext=(0, 1.5),
+            textcoords="offset points",
+            ha="center",
+            fontsize=6.5,
+            color=GREY,
+        )
+    axes.set_title(axes.get_title("left"), fontsize=8.5, loc="left", pad=12)
+
+
+def _points(
+    axes: Axes, frame: pd.DataFrame, x: Values, y: Values, name: str, chosen_step: int | None
+) -> None:
+    nothing = np.full(len(x), np.nan)
+    low, high = (column(frame, f"{name}_{end}") for end in ("low", "high"))
+    low, high = (nothing if end is None else end for end in (low, high))
+    for k, step in enumerate(x):
+        if not np.isfinite(y[k]):
+            continue
+        colour, marker = (AFTER, "s") if step == chosen_step else (BEFORE, "o") if step == 0 else (INK, "o")
+        known = np.isfinite(low[k]) and np.isfinite(high[k])
+        if known:
+            axes.vlines(step, low[k], high[k], color=colour, lw=1.6, alpha=0.8)
+        axes.plot(step, y[k], marker, color=colour, mfc=colour if known else "white", ms=5, zorder=3)

@@ -1,0 +1,199 @@
+"""Two recipes against each other: paired by training seed, on the items that all runs share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from assay.core.counting import counted
+from assay.core.records import Interval, Record
+from assay.core.seeds import rng as labelled_rng
+from assay.rollout.evaluation.clusters import Array
+from assay.verdict.evidence.claim.differences import measure_of_primary
+from assay.verdict.evidence.formatting import p_text, signed
+from assay.verdict.evidence.recipe.runs import Registration, Run, Scores, collect_scores, registration_of
+from assay.verdict.evidence.recipe.verdict import describe_interval
+from assay.verdict.statistics.intervals import interval
+from assay.verdict.statistics.openings import opening_level
+from assay.verdict.statistics.seeds_and_items import (
+    crossed_mean,
+    expanded_percentiles,
+    fewest_runs,
+    items_p,
+    probability_of_improvement,
+    resampled,
+    sign_flip_runs,
+    wins,
+)
+from assay.verdict.statistics.tests import holm
+
+MEASURED = ("difference", "p", "probability_a_beats_b")
+
+
+class Contest(Record):
+    """One recipe against another; always two-sided. Differences are A less B, in shares; null: not
+    measured."""
+
+    a: str
+    b: str
+    verdict: Literal["A IS BETTER", "B IS BETTER", "NO EVIDENCE", "NOT EVALUABLE"]
+    sentence: str
+    seeds: tuple[int, ...] = Field(description="in common: these are paired")
+    difference: Interval | None = Field(
+        description="over the seeds in common; interval for other seeds and other items"
+    )
+    p: float | None = Field(
+        description="the largest of sign flips of seed pairs, t over seeds and items, and bounded means over"
+        " clusters"
+    )
+    p_holm: float | None = Field(
+        description="p corrected for all pairs of recipes compared beside it; to be within alpha"
+    )
+    level: float = Field(description="for p: what earlier openings of the held-out records left of alpha")
+    registered: bool = Field(
+        description="whether these are the seeds of both plans, all of them and no other"
+    )
+    registration: str = Field(description="why not; empty where they are")
+    probability_a_beats_b: Interval | None = Field(
+        description="a run of A scores above one of B on an item; ties one half"
+    )
+
+
+def contests(recipes: Mapping[str, Sequence[Run]]) -> tuple[Contest, ...]:
+    """Return every pair of recipes, p-values corrected together by Holm's rule; none for a single recipe.
+
+    A pair is called by p at the level that the later recipe's place leaves, which pays for recipes that are
+    not shown, and by the corrected p at alpha, which pays for those that are. A pair without the seeds to
+    reach both is not evaluable; this goes by the number of seeds alone, before any result is looked at.
+    """
+    drafts = [_draft(a, b, recipes[a], recipes[b]) for a, b in combinations(recipes, 2)]
+    alpha = next(iter(recipes.values()))[0].claim.plan.alpha
+    least = _fewest_seeds([len(draft["seeds"]) for draft in drafts if draft["p"] is not None], alpha)
+    for draft in drafts:
+        if len(draft["seeds"]) < max(least, fewest_runs(draft["level"], one_sided=False)):
+            draft |= dict.fromkeys(MEASURED)
+    adjusted = holm({str(k): draft["p"] for k, draft in enumerate(drafts) if draft["p"] is not None})
+    return tuple(
+        _judged(draft, adjusted.get(str(k)), recipes, len(drafts), len(adjusted))
+        for k, draft in enumerate(drafts)
+    )
+
+
+def _fewest_seeds(seeds: Sequence[int], alpha: float) -> int:
+    """Return from how many seeds in common on a pair is tested: each that is tested can reach the level after
+    Holm's rule.
+
+    >>> [_fewest_seeds(seeds, 0.05) for seeds in ([6], [6, 6, 6], [8, 8, 8], [7, 7, 6])]
+    [6, 7, 8, 7]
+    """
+    fits = (
+        n for n in sorted(set(seeds)) if n >= fewest_runs(alpha / sum(m >= n for m in seeds), one_sided=False)
+    )
+    return next(fits, max(seeds, default=0) + 1)
+
+
+def _draft(a: str, b: str, runs_a: Sequence[Run], runs_b: Sequence[Run]) -> dict[str, Any]:
+    plan = runs_a[0].claim.plan
+    seeds = sorted({run.trained.seed for run in runs_a} & {run.trained.seed for run in runs_b})
+    draft: dict[str, Any] = {"a": a, "b": b, "seeds": tuple(seeds)} | dict.fromkeys(MEASURED)
+    found = _registration(runs_a, runs_b, seeds)
+    draft |= {"level": found.level, "registered": found.against is None}
+    draft |= {"registration": found.against or ""}
+    both = collect_scores([*runs_a, *runs_b], measure_of_primary(plan.primary))
+    if both is None or len(seeds) < fewest_runs(plan.alpha, one_sided=False) or len(set(both.clusters)) < 2:
+        return draft
+    rows = [{run.trained.seed: k for k, run in enumerate(runs)} for runs in (runs_a, runs_b)]
+    ours, theirs = both.gains[: len(runs_a)], both.gains[len(runs_a) :]
+    apart = np.stack([ours[rows[0][seed]] - theirs[rows[1][seed]] for seed in seeds])
+    mean = crossed_mean(apart, both.clusters)
+    flips = labelled_rng("contest flips", plan.suite_digest, len(seeds))
+    luck, largest = labelled_rng("contest items", plan.suite_digest), float(plan.largest_cluster or 0)
+    # Gains over one measurement of the base differ by 1 at most.
+    bound = 2.0 if np.ptp(both.before, axis=0).any() else 1.0
+    p = max(
+        mean.p(one_sided=False),
+        sign_flip_runs(apart.mean(axis=1), flips, one_sided=False),
+        items_p(apart, both.clusters, luck, one_sided=False, largest=largest, bound=bound),
+    )
+    chance = _probability(both, len(runs_a), plan.direction, plan.suite_digest, mean.df)
+    return draft | {"difference": mean.interval, "p": round(p, 10), "probability_a_beats_b": chance}
+
+
+def _registration(runs_a: Sequence[Run], runs_b: Sequence[Run], shared: Sequence[int]) -> Registration:
+    """Return what the plans of both recipes registered, and the place of the later one."""
+    alpha = runs_a[0].claim.plan.alpha
+    places = []
+    for runs in (runs_a, runs_b):
+        # A pair is two-sided whatever the plan asks of each.
+        own = registration_of(runs, one_sided=runs[0].claim.plan.sided == "one-sided")
+        if own.against is None and len(shared) < len(runs):
+            own = Registration("not all of the plan's seeds are in common", alpha, None)
+        if own.against is not None or own.place is None:
+            return Registration(own.against, alpha, None)
+        places.append(own.place)
+    return Registration(None, level_of_pair(max(places), alpha), max(places))
+
+
+def level_of_pair(place: int, alpha: float) -> float:
+    """Return the level of a pair of recipes: what the later one's place leaves of alpha, shared by the pairs
+    that it makes with those before it. Over all pairs of any number of recipes in turn that sums to alpha.
+
+    >>> [round(level_of_pair(place, 0.05), 5) for place in (1, 2, 3, 4)]
+    [0.05, 0.025, 0.00417, 0.00139]
+    """
+    return opening_level(place, alpha) / max(1, place - 1)
+
+
+def _probability(both: Scores, n_a: int, direction: str, label: str, df: float) -> Interval:
+    """Return the probability that a run of A beats one of B on an item; seeds of A and of B are resampled
+    apart."""
+    better = both.after if direction == "higher" else -both.after
+    a, b = better[:n_a], better[n_a:]
+    pairs = wins(a[:, None, :], b[None, :, :])
+    of_b = resampled(len(b), ["all"], ["all"], labelled_rng("contest seeds of b", label, len(b)))
+    of_a = resampled(n_a, both.clusters, both.strata, labelled_rng("contest", label, n_a))
+    drawn: list[Array] = []
+    for (runs_a, items), (runs_b, _) in zip(of_a, of_b, strict=True):
+        total = np.einsum("ri,rj,rk,ijk->r", runs_a, runs_b, items, pairs, optimize=True)
+        drawn.append(total / (runs_a.sum(axis=1) * runs_b.sum(axis=1) * items.sum(axis=1)))
+    low, high = expanded_percentiles(np.concatenate(drawn), df)
+    return interval(probability_of_improvement(a, b), float(low), float(high), len(both.items))
+
+
+def _judged(
+    draft: dict[str, Any],
+    p_holm: float | None,
+    recipes: Mapping[str, Sequence[Run]],
+    n_pairs: int,
+    n_tested: int,
+) -> Contest:
+    plan = recipes[draft["a"]][0].claim.plan
+    found: Interval | None = draft["difference"]
+    said = f"{draft['a']} against {draft['b']}"
+    if found is None or p_holm is None:
+        needed = fewest_runs(min(plan.alpha / n_pairs, draft["level"]), one_sided=False)
+        together = f" for {n_pairs} pairs corrected together (Holm)" if n_pairs > 1 else ""
+        if draft["level"] < plan.alpha / n_pairs:
+            together = f" at the level {draft['level']:.2g} that earlier openings left"
+        why = f"{counted(len(draft['seeds']), 'seeds')} in common, at least {needed} are needed{together}"
+        if len(draft["seeds"]) >= needed:
+            why = f"fewer than 2 {plan.cluster_name} where {plan.primary} is defined in every run"
+        text = f"{said} is not evaluable: {why}."
+        return Contest(**draft, p_holm=None, verdict="NOT EVALUABLE", sentence=text)
+    numbers = f"{signed(found.value, 100)} points ({describe_interval(found)};"
+    numbers += f" {'Holm ' if n_tested > 1 else ''}{p_text(p_holm)};"
+    numbers += f" {counted(len(draft['seeds']), 'seeds')} in common)"
+    ahead = (found.value or 0.0) * (1 if plan.direction == "higher" else -1) > 0
+    verdict: Literal["A IS BETTER", "B IS BETTER", "NO EVIDENCE"] = "A IS BETTER" if ahead else "B IS BETTER"
+    text = f"{said}: {draft['a'] if ahead else draft['b']} is better: {numbers}."
+    if p_holm > plan.alpha or draft["p"] > draft["level"]:
+        verdict, text = "NO EVIDENCE", f"{said}: no evidence of a difference: {numbers}."
+    if draft["level"] < plan.alpha:
+        text += f" Tested at the level {draft['level']:.2g} of {plan.alpha:g}, which earlier openings left."
+    if not draft["registered"]:
+        text = f"Hand-picked seeds ({draft['registration']}). {text}"
+    return Contest(**draft, p_holm=p_holm, verdict=verdict, sentence=text)

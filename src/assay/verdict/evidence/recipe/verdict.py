@@ -1,0 +1,346 @@
+"""Does the recipe improve, not just this checkpoint: training runs with other seeds as the unit of
+evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from assay.core.counting import counted
+from assay.core.records import Interval
+from assay.core.seeds import rng as labelled_rng
+from assay.rollout.dataset.suite import FEWEST_CLUSTERS
+from assay.rollout.evaluation.clusters import Array
+from assay.verdict.evidence.claim.differences import measure_of_primary
+from assay.verdict.evidence.claim.effect import Effect, effect_of
+from assay.verdict.evidence.claim.verdict import Guardrail, decide, judge_guardrail
+from assay.verdict.evidence.formatting import p_text, signed
+from assay.verdict.evidence.recipe.records import ProfilePoint, RecipeClaim, SeedRow
+from assay.verdict.evidence.recipe.runs import (
+    ABSENT,
+    KnownPlan,
+    Registration,
+    Run,
+    Scores,
+    collect_scores,
+    registration_of,
+)
+from assay.verdict.evidence.words.remarks import Remark, remark
+from assay.verdict.statistics.bounded_mean import smallest_certain_gain
+from assay.verdict.statistics.intervals import interval
+from assay.verdict.statistics.seeds_and_items import (
+    CrossedMean,
+    bootstrap,
+    codes,
+    crossed_mean,
+    detectable_effect,
+    expanded_percentiles,
+    fewest_runs,
+    iqm,
+    items_p,
+    optimality_gap,
+    profile,
+    resampled,
+    sign_flip_runs,
+    weighted_mean,
+    wins,
+)
+
+
+def recipe_claim(recipe: str, runs: Sequence[Run], *, apart: Sequence[str], one_sided: bool) -> RecipeClaim:
+    """Return what the runs of one recipe support; runs come of `group_by_recipe` and `check_together`.
+
+    `apart` names the settings in which this recipe differs from others beside it.
+    Under 5 seeds (one-sided) or 6 (two-sided) at alpha 0.05 the verdict is NOT EVALUABLE and no number is
+    given.
+    """
+    registration, asked = registration_of(runs, one_sided=one_sided), runs[0].claim.plan
+    plan = asked.model_copy(update={"alpha": registration.level})
+    found = collect_scores(runs, measure_of_primary(plan.primary))
+    sign = 1.0 if plan.direction == "higher" else -1.0
+    head: dict[str, Any] = {
+        "recipe": recipe,
+        "settings": {name: runs[0].settings.get(name, ABSENT) for name in apart},
+        "sided": "one-sided" if one_sided else "two-sided",
+        "alpha": asked.alpha,
+        "level": plan.alpha,
+        "registered": registration.against is None,
+        "registration": registration.against or "",
+        "draws": plan.draws,
+        "seeds": tuple(run.trained.seed for run in runs),
+        "runs": _rows(runs, found),
+        "n_items": 0 if found is None else len(found.items),
+        "n_clusters": 0 if found is None else len(set(found.clusters)),
+        "warnings": (*_marks(registration, asked.alpha), *_warnings(runs, sign)),
+    }
+    enough = fewest_runs(plan.alpha, one_sided=one_sided)
+    if found is None or len(runs) < enough or head["n_clusters"] < FEWEST_CLUSTERS:
+        reason = describe_too_few(len(runs), plan.alpha, one_sided=one_sided)
+        if found is not None and len(runs) >= enough:
+            clusters = counted(head["n_clusters"], plan.cluster_name)
+            reason = f"{clusters}, at least {FEWEST_CLUSTERS} are needed"
+        blank: dict[str, Any] = dict.fromkeys(RecipeClaim.model_fields) | {"guardrails": (), "profile": ()}
+        said = {"verdict": "NOT EVALUABLE", "reason": reason, "sentence": f"{reason}."}
+        return RecipeClaim(**blank | head | said)
+    mean = crossed_mean(found.gains, found.clusters)
+    flips = labelled_rng("recipe flips", plan.suite_digest, len(runs))
+    p_seeds = sign_flip_runs(sign * found.gains.mean(axis=1), flips, one_sided=one_sided)
+    p_both = crossed_mean(sign * found.gains, found.clusters).p(one_sided=one_sided)
+    guardrails = tuple(_guardrail(runs, name, margin) for name, margin in sorted(plan.guardrails.items()))
+    moved = len({cluster for cluster, own in zip(found.clusters, found.gains.T, strict=True) if own.any()})
+    luck = labelled_rng("recipe power", plan.suite_digest, len(runs))
+    reach = detectable_effect(mean, len(runs), head["n_clusters"], plan.alpha, luck, one_sided=one_sided)
+    largest = float(plan.largest_cluster or 0)
+    sizes = np.bincount(codes(found.clusters)).astype(np.float64)
+    floor = smallest_certain_gain(sizes, largest=largest, alpha=plan.alpha)
+    if reach is None or floor is None or moved < FEWEST_CLUSTERS:
+        detectable = None
+    else:
+        detectable = round(100 * max(reach, floor), 6)
+    luck = labelled_rng("recipe items", plan.suite_digest)
+    of_items = items_p(sign * found.gains, found.clusters, luck, one_sided=one_sided, largest=largest)
+    p = max(p_seeds, p_both, of_items)
+    effect = _effect(plan, mean.interval, p, found, one_sided=one_sided)
+    if moved < FEWEST_CLUSTERS:
+        # Nearly constant gains make a short interval out of having seen nothing; that excludes no change.
+        few = f"Only {moved} of {counted(head['n_clusters'], plan.cluster_name)} changed in any run"
+        head["warnings"] = (*head["warnings"], f"{few}: the interval is too short.")
+        effect = effect.model_copy(update={"size": "not shown"})
+    verdict, why = decide(
+        effect,
+        n_clusters=head["n_clusters"],
+        alpha=plan.alpha,
+        no_skill=_why_no_skill(runs, plan, sign, flips, one_sided=one_sided),
+        regressions=[each.measure for each in guardrails if each.outcome == "regressed"]
+        + _lost_by_most(runs),
+        detectable=detectable,
+        needed=FEWEST_CLUSTERS if head["n_clusters"] < FEWEST_CLUSTERS else None,
+    )
+    numbers = _numbers(found, mean, plan)
+    head |= {"verdict": verdict, "effect": effect, "reason": str(why), "guardrails": guardrails}
+    head |= {"p": p, "p_seeds": p_seeds, "p_seeds_items": round(p_both, 10)}
+    claim = RecipeClaim(**head, **numbers, smallest_detectable_points=detectable, sentence="")
+    sentence = recipe_sentence(claim, mean.interval, numbers["iqm"], plan)
+    if registration.against is not None:
+        sentence = f"Hand-picked seeds ({registration.against}). {sentence}"
+    return claim.model_copy(update={"sentence": sentence})
+
+
+def _marks(registration: Registration, alpha: float) -> list[str]:
+    if registration.against is not None:
+        return [f"Hand-picked seeds, which nothing corrects for: {registration.against}."]
+    if registration.level == alpha:
+        return []
+    return [
+        f"Number {registration.place} to see these held-out records, tested at the level"
+        f" {registration.level:.2g} of {alpha:g}."
+    ]
+
+
+def _numbers(found: Scores, mean: CrossedMean, plan: KnownPlan) -> dict[str, Any]:
+    """Return the aggregates; their intervals come from one set of resamples of whole seeds and whole
+    clusters."""
+    n_runs, n_items = found.gains.shape
+    seed = labelled_rng("recipe bootstrap", plan.suite_digest, n_runs)
+    draws = list(resampled(n_runs, found.clusters, found.strata, seed))
+    arms = (found.after, found.before)
+    better = wins(*(arms if plan.direction == "higher" else arms[::-1]))
+    thresholds = np.arange(plan.draws) / plan.draws
+
+    def bounds(value: float, values: Array) -> Interval:
+        low, high = expanded_percentiles(values, mean.df)
+        return interval(value, float(low), float(high), n_items)
+
+    bands = []
+    for arm in (found.before, found.after):
+        profiles = bootstrap(partial(profile, arm, thresholds), draws)
+        rows = zip(profile(arm, thresholds)[0], *expanded_percentiles(profiles, mean.df), strict=True)
+        bands.append([interval(*row, n_items) for row in rows])
+    return {
+        "before": round(float(found.before.mean()), 10),
+        "after": round(float(found.after.mean()), 10),
+        "difference": mean.interval,
+        "error_of_seeds_points": round(100 * mean.error_of_seeds, 6),
+        "error_of_items_points": round(100 * mean.error_of_items, 6),
+        "iqm": bounds(float(iqm(found.gains)[0]), bootstrap(lambda w: iqm(found.gains, w), draws)),
+        "iqm_before": round(float(iqm(found.before)[0]), 10),
+        "iqm_after": round(float(iqm(found.after)[0]), 10),
+        "probability_of_improvement": bounds(
+            better.mean(), bootstrap(lambda w: weighted_mean(better, w), draws)
+        ),
+        "optimality_gap_before": round(optimality_gap(found.before), 10),
+        "optimality_gap_after": round(optimality_gap(found.after), 10),
+        "profile": tuple(
+            ProfilePoint(threshold=float(t), before=b, after=a)
+            for t, b, a in zip(thresholds, *bands, strict=True)
+        ),
+    }
+
+
+def _effect(plan: KnownPlan, gain: Interval, p: float, found: Scores, *, one_sided: bool) -> Effect:
+    effect = effect_of(
+        gain,
+        p,
+        base=float(found.before.mean()),
+        points=plan.smallest_effect_points,
+        higher=plan.direction == "higher",
+        alpha=plan.alpha,
+    )
+    if not one_sided or gain.low is None or gain.high is None:
+        return effect
+    # A one-sided p can only mean better; that all runs together got worse is said by the two-sided interval.
+    worse = gain.high < 0 if plan.direction == "higher" else gain.low > 0
+    return effect.model_copy(update={"direction": "worse"}) if worse else effect
+
+
+def _why_no_skill(
+    runs: Sequence[Run], plan: KnownPlan, sign: float, rng: np.random.Generator, *, one_sided: bool
+) -> Remark | None:
+    """Return which trivial player, or the training for random rewards, the runs together are not shown to
+    beat; None if they beat each.
+
+    Other seeds: sign flips of whole runs. Other items: most runs beat the player on their own.
+    """
+    trivial = {name for run in runs for name, rival in run.claim.rivals.items() if rival.kind == "trivial"}
+    if not trivial:
+        return remark("no_trivial_rival", level=plan.alpha)
+    against = {name: [_against_rival(run, name) for run in runs] for name in sorted(trivial)}
+    controls = [run.claim.random_reward for run in runs]
+    if any(each is not None and each.comparable for each in controls):
+        against["the training for random rewards"] = [
+            (0.0, None) if each is None or each.ahead is None else (each.ahead.value or 0.0, each.ahead_p)
+            for each in controls
+        ]
+    lost = []
+    for name, found in against.items():
+        gains = sign * np.array([gain for gain, _ in found])
+        beaten = sum(p is not None and p <= plan.alpha and sign * gain > 0 for gain, p in found)
+        if sign_flip_runs(gains, rng, one_sided=one_sided) > plan.alpha or 2 * beaten <= len(runs):
+            points = 100 * float(sign * gains.mean())
+            lost.append({"name": name, "points": points, "beaten": beaten})
+    if not lost:
+        return None
+    return remark("seeds_not_beaten", level=plan.alpha, rivals=lost, runs=len(runs))
+
+
+def _lost_by_most(runs: Sequence[Run]) -> list[str]:
+    worse = sum(run.claim.verdict == "IMPROVED WITH REGRESSIONS" for run in runs)
+    return [f"a measure in {worse} of {len(runs)} seeds"] if 2 * worse > len(runs) else []
+
+
+def _against_rival(run: Run, name: str) -> tuple[float, float | None]:
+    rival = run.claim.rivals.get(name)
+    return (0.0, None) if rival is None else (rival.difference.value or 0.0, rival.p)
+
+
+def _guardrail(runs: Sequence[Run], measure: str, margin: float) -> Guardrail:
+    found = collect_scores(runs, measure)
+    if found is None or len(set(found.clusters)) < FEWEST_CLUSTERS:
+        missing = interval(None, 0.0, 0.0, 0)
+        return Guardrail(measure=measure, margin=margin, difference=missing, outcome="inconclusive")
+    mean = crossed_mean(found.gains, found.clusters)
+    return judge_guardrail(
+        measure,
+        mean.interval,
+        margin,
+        before=float(found.before.mean()),
+        unchanged=mean.standard_error == 0.0 and mean.mean == 0.0,
+    )
+
+
+def _rows(runs: Sequence[Run], found: Scores | None) -> tuple[SeedRow, ...]:
+    rows = []
+    for k, run in enumerate(runs if found is not None else ()):
+        assert found is not None
+        gains, claim, trained = found.gains[k], run.claim, run.trained
+        rows.append(
+            SeedRow(
+                name=run.name,
+                seed=trained.seed,
+                chosen_step=trained.chosen_step,
+                verdict=claim.verdict,
+                health=trained.health.worst,
+                before=round(float(found.before[k].mean()), 10),
+                after=round(float(found.after[k].mean()), 10),
+                iqm=round(float(iqm(gains[None, :])[0]), 10),
+                gain=claim.difference or interval(float(gains.mean()), np.nan, np.nan, len(found.items)),
+            )
+        )
+    return tuple(rows)
+
+
+def _warnings(runs: Sequence[Run], sign: float) -> tuple[str, ...]:
+    found = []
+    red = [run.name for run in runs if run.trained.health.worst == "RED"]
+    if red:
+        found.append(f"RED alarms while training: {', '.join(red)}.")
+    gains = {run.name: run.claim.difference for run in runs}
+    worse = [name for name, gain in gains.items() if gain is not None and sign * (gain.value or 0.0) < 0]
+    if worse:
+        found.append(f"{counted(len(worse), 'seeds')} of {len(runs)} got worse: {', '.join(worse)}.")
+    same = [run.name for run in runs if run.claim.after_policy == run.claim.before_policy]
+    if same:
+        found.append(f"The chosen checkpoint is the base in {', '.join(same)}.")
+    return tuple(found)
+
+
+MEANING = (
+    "The interval is for other training seeds and other items of the same kind. All runs share one suite and"
+    " one measurement of the base, so luck in either moves all of them alike; more seeds do not make that"
+    " smaller, more items do. A verdict therefore needs three things: sign flips of whole runs (would other"
+    " seeds do it, on these items?), the mean gain against its error from seeds and items together, and the"
+    " test of bounded means over clusters of items, which takes nothing unseen for impossible; p is the"
+    " largest of the three. Every interval is two-sided at 95 %, also beside a one-sided p: one-sided, a"
+    " recipe can be called better although its interval holds 0. The smallest detectable effect takes the"
+    " errors found here for the true ones; with few seeds it is rough. IQM, probability and profile are"
+    " bootstrapped over whole seeds and whole clusters of items, clusters within their stratum, what the runs"
+    " share drawn with its item. Another base and data of another kind are not covered."
+)
+
+
+def describe_too_few(n_runs: int, alpha: float, *, one_sided: bool) -> str:
+    """Return why so few seeds make no claim about a recipe.
+
+    >>> describe_too_few(5, 0.05, one_sided=False)
+    '5 seeds, where a two-sided test at level 0.05 needs 6'
+    """
+    asked = "one-sided" if one_sided else "two-sided"
+    return (
+        f"{counted(n_runs, 'seeds')}, where a {asked} test at level {alpha:.2g} needs"
+        f" {fewest_runs(alpha, one_sided=one_sided)}"
+    )
+
+
+def describe_interval(found: Interval) -> str:
+    r"""Return a 95 % interval of a difference in words, in points.
+
+    >>> ascii(describe_interval(Interval(value=0.5, low=0.25, high=0.75, n=8)))
+    "'95 % interval +25.0\\u2026+75.0'"
+    """
+    if found.low is None or found.high is None:
+        return "95 % interval missing"
+    return f"95 % interval {signed(found.low, 100)}\u2026{signed(found.high, 100)}"
+
+
+def recipe_sentence(claim: RecipeClaim, gain: Interval, middle: Interval, plan: KnownPlan) -> str:
+    """Return the one sentence about a recipe: verb, mean gain, IQM, p, counts, and how far it reaches."""
+    what, one_sided = f"held-out {plan.primary}", claim.sided == "one-sided"
+    direction = None if claim.effect is None else claim.effect.direction
+    if direction in ("better", "worse"):
+        opening = f"The recipe {'improves' if direction == 'better' else 'worsens'} {what}"
+    elif claim.effect is not None and claim.effect.size == "equivalent":
+        opening = f"No evidence that the recipe changes {what} by as much as matters (equivalent)"
+    else:
+        detectable = claim.smallest_detectable_points
+        reach = "" if detectable is None else f" (smallest detectable effect {detectable:.1f} points)"
+        opening = f"No evidence that the recipe {'improves' if one_sided else 'changes'} {what}{reach}"
+    sided, both_ways = ("one-sided ", "two-sided ") if one_sided else ("", "")
+    clusters = counted(claim.n_clusters, plan.cluster_name)
+    counts = f"{counted(len(claim.seeds), 'seeds')}, {clusters}, K = {plan.draws}"
+    iqm = f"IQM {signed(middle.value, 100)}, {describe_interval(middle)}"
+    numbers = f"{both_ways}{describe_interval(gain)}; {iqm}; {sided}{p_text(claim.p)}; {counts}"
+    no_skill = f" No skill shown: {claim.reason}." if claim.verdict == "NO SKILL SHOWN" else ""
+    return f"{opening}: {signed(gain.value, 100)} points ({numbers}).{no_skill} One base, one held-out suite."

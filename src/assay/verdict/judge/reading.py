@@ -1,0 +1,508 @@
+"""An arm from what somebody names: a file, or a folder of files, of any form that is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from assay.core.storage.files import sha256_bytes
+from assay.core.storage.untrusted import open_regular, sha256_capped
+from assay.rollout.tables.columns import OPTION, Columns, Meaning, list_names
+from assay.rollout.tables.lines import (
+    ANY_SIZE,
+    FIX,
+    Row,
+    csv_rows,
+    json_file,
+    json_rows,
+    parquet_rows,
+    parse_json,
+    refuse,
+    rows_of_columns,
+    whole_text,
+)
+from assay.rollout.tasks.wrappings import EVERY
+from assay.verdict.evidence.words.remarks import Remark, remark
+from assay.verdict.judge.forms import Asked, counts_repeats, readings, scores_in
+from assay.verdict.judge.inspect_logs import InspectLog
+from assay.verdict.judge.rows import NO_STRATA, JudgedRow, rows_text, short_digest
+from assay.verdict.judge.sources import ArmRecord, Form, Reading, SourceFile, text_of
+from assay.verdict.judge.written import WrittenTexts
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SUFFIXES = (".eval", ".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
+PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
+
+
+TABLES: tuple[Form, ...] = ("table", "evalplus samples")
+GIVEN = "given"  # the name of results that no comparison has named yet
+EPISODES = "episodes.jsonl"  # of a folder that evaluate or grade wrote
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One arm: what it is, its rows as the package holds them, the rows, which may change in place, and which
+    columns were read under other names than the documented ones, in words and by meaning."""
+
+    record: ArmRecord
+    text: str
+    rows: list[JudgedRow]
+    columns: str = ""
+    chosen: Mapping[Meaning, str] = field(default_factory=dict)
+
+
+def read_arm(path: Path, name: str, asked: Asked, draws: int | None, *, beside: Path | None = None) -> Arm:
+    """Return the results in a file, or in all files of a folder, whose items then carry the task's name.
+
+    Args:
+        path: The file or folder.
+        name: Of the arm.
+        asked: What is read of every row.
+        draws: How many of each item, the first ones; None: all.
+        beside: What it will be compared with, for messages.
+
+    Raises:
+        DataError: A file cannot be read, holds an item twice, or results of more than one model.
+    """
+    files = files_of(path)
+    if len(files) > 1:
+        _refuse_suite(files, asked, path, beside)
+    reader = _ArmReader(name, asked)
+    sources = tuple(reader.read(file, several=len(files) > 1) for file in files)
+    arm = reader.finish(str(path), sources, draws)
+    models = sorted({each.model for each in sources if each.model} | reader.models)
+    if len(models) > 1:
+        found, fix = ", ".join(models[:4]), "judge the results of one model at a time"
+        raise refuse("the results of one model in each arm", found, str(path), fix)
+    return arm
+
+
+def read_frame(frame: pd.DataFrame, asked: Asked, draws: int | None) -> Arm:
+    """Return the results in a data frame, one row a draw of an item; arguments as of `read_arm`. Levels of
+    its index that have a name are columns.
+
+    Raises:
+        DataError: A row cannot be read, or two columns have one name.
+    """
+    named = (name for name in frame.index.names if name is not None)
+    frame = frame.reset_index([name for name in named if name not in frame.columns])
+    if not frame.columns.is_unique:
+        twice = list_names(frame.columns[frame.columns.duplicated()])
+        raise refuse("columns of different names", f"{twice} twice", "the frame", "rename one of them")
+    text = frame.to_csv(index=False).encode("utf-8", "surrogatepass")
+    plain = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    rows = ((f"row {k}", {str(name): value for name, value in row.items()}) for k, row in enumerate(plain))
+    reader = _ArmReader(GIVEN, asked)
+    source = reader.read_table(rows, len(text), sha256_bytes(text))
+    return reader.finish("the frame", (source,), draws)
+
+
+def files_of(path: Path) -> list[Path]:
+    """Return the file, or those of a folder that may hold results; what lm-eval and verifiers write beside is
+    left out.
+
+    Raises:
+        DataError: There is none.
+    """
+    if path.is_file():
+        return [path]
+    if not path.exists():
+        raise refuse("a file or folder of results", "nothing", str(path))
+    if not path.is_dir():
+        _check_regular(path)
+    if (path / EPISODES).is_file():
+        return [path / EPISODES]
+    found = sorted(each for each in path.rglob("*") if each.is_file() and each.suffix.lower() in SUFFIXES)
+    samples = [each for each in found if each.name.startswith("samples_") and each.suffix == ".jsonl"]
+    logs = [each for each in found if each.suffix == ".eval"]
+    tables = [each for each in found if each.suffix != ".json"]
+    chosen = samples or logs or tables or found
+    if not chosen:
+        raise refuse(f"a file that ends in {', '.join(SUFFIXES)}", "none", str(path))
+    return chosen
+
+
+def _refuse_suite(files: Sequence[Path], asked: Asked, folder: Path, beside: Path | None) -> None:
+    """Refuse a folder of tasks that have no score in common, before one of them is named to all.
+
+    Raises:
+        DataError: Says which has which, and how to judge one of them.
+    """
+    known = {file: names for file in files if (names := _scores_of(file, asked))}
+    shared = set.intersection(*map(set, known.values())) if known else set()
+    wanted = (asked.metric or "").partition(",")[0]
+    if not known or (wanted in shared if wanted else shared):
+        return
+    if wanted and not any(wanted in names for names in known.values()):
+        return  # a name that is nowhere: the first file says what there is
+    file, names = next((file, names) for file, names in known.items() if not wanted or wanted in names)
+    told = "; ".join(f"{each.name}: {list_names(names)}" for each, names in list(known.items())[:4])
+    task = file.name.rpartition("_")[0] or file.name
+    others = [] if beside is None or not beside.exists() else files_of(beside)
+    other = next((each for each in others if each.name.startswith(task)), "AFTER")
+    fix = f"judge each file alone: assay judge {file} {other} --metric {wanted or names[0]}"
+    raise refuse("a score that all files of the folder have", told, str(folder), fix)
+
+
+def _scores_of(path: Path, asked: Asked) -> tuple[str, ...]:
+    """Return the names of the scores of a file, by its first row; none where they have no names."""
+    if path.suffix.lower() in (".eval", ".json"):
+        return InspectLog(path).scorers if path.suffix.lower() == ".eval" else ()
+    first = next(rows_in(path), None)
+    return () if first is None else scores_in(first[1], first[0], asked)
+
+
+class _ArmReader:
+    """Puts the results of one arm together, row by row."""
+
+    def __init__(self, name: str, asked: Asked) -> None:
+        self._name, self._asked, self._bounds = name, asked, asked.bounds
+        self._answers: dict[int, int] = {}  # how many results have so many answers for one score
+        self._columns = ""
+        self._chosen: Mapping[Meaning, str] = {}
+        self._rows: list[JudgedRow] = []
+        self._kept: dict[str, str] = {}  # texts and digests that many rows share, once
+        self._digests: dict[str, str] = {}
+        self._shared: dict[str, Mapping[str, str]] = {}
+        self._drawn: dict[str, int] = {}
+        self._without: list[dict[str, str]] = []
+        self._successes = 0
+        self._written = WrittenTexts()
+        self._blockers: list[Remark] = []
+        self.models: set[str] = set()
+        self._told: str | None = None  # the model that the rows of this file name
+
+    def read(self, path: Path, *, several: bool) -> SourceFile:
+        """Take up one file; return what it is."""
+        suffix = path.suffix.lower()
+        model, task, settings, metric = None, None, dict[str, str](), self._asked.metric
+        form: Form | None
+        log = _inspect_log(path) if suffix in (".eval", ".json") else None
+        if log is not None:
+            form, model, task, settings = "inspect log", log.model, log.task, log.settings
+            named = self._asked.columns
+            metric = log.metric(metric) if metric is not None or "success" not in named.named else None
+            self._blockers += log.obstacles
+            found = log.readings(metric, named)
+            self._chosen = dict(named.named)
+        else:
+            form, found, head = readings(rows_in(path), self._asked)
+            if form in TABLES:
+                noted = self._note_columns(head)
+                metric = metric or noted
+            if form == "lm-eval samples":
+                model, task = _beside_samples(path)
+            if form == "verifiers results":
+                model, task, settings = _beside_results(path)
+            if form == "assay episodes":
+                settings = _beside_episodes(path)
+            if form == "verifiers traces":
+                task, settings = _beside_traces(path)
+        before, self._told = len(self._rows), None
+        prefix = f"{task or path.stem}/" if several else ""
+        labels = {"task": task or path.stem} if several else None
+        for reading in found:
+            assert form is not None
+            self._take(reading, form, prefix, labels)
+        if form is None or (len(self._rows) == before and not self._without):
+            raise refuse("at least one result", "none", str(path))
+        for text in (model or "", task or "", metric or "", *settings, *settings.values()):
+            whole_text(text, str(path))
+        return SourceFile(
+            name=path.name,
+            sha256=sha256_capped(path, max_bytes=ANY_SIZE, fix=FIX),
+            bytes=path.stat().st_size,
+            form=form,
+            model=model or self._told,
+            task=task,
+            metric=metric,
+            settings=settings,
+        )
+
+    def read_table(self, rows: Iterator[tuple[str, Row]], size: int, sha256: str) -> SourceFile:
+        """Take up rows that were never a file, of so many bytes as CSV; return what they are."""
+        form, found, head = readings(rows, self._asked)
+        if form is None:
+            raise refuse("at least one result", "none", "the frame")
+        metric = self._asked.metric or (self._note_columns(head) if form in TABLES else None)
+        for reading in found:
+            self._take(reading, form, "", None)
+        return SourceFile(
+            name="frame",
+            sha256=sha256,
+            bytes=size,
+            form=form,
+            model=self._told,
+            task=None,
+            metric=metric,
+            settings={},
+        )
+
+    def _note_columns(self, head: Row) -> str | None:
+        """Note which columns are read under other names than the documented ones; return the score's."""
+        columns = self._asked.columns
+        if self._asked.metric is not None:  # then a success counts only where it is named, as in table_row
+            head = {name: each for name, each in head.items() if name not in self._passed_over(head)}
+            columns = Columns({**columns.named, "score": self._asked.metric})
+        told, unsure = columns.chosen(head), columns.unsure(head)
+        both = [told.listed] * bool(told.named) + [f"not read: {unsure}, which {OPTION} says"] * bool(unsure)
+        self._columns = self._columns or "; ".join(both)
+        self._chosen = self._chosen or {**told.named, **columns.named}
+        return told.named.get("score") or told.named.get("success")
+
+    def _passed_over(self, head: Row) -> tuple[str, ...]:
+        columns = self._asked.columns
+        return () if "success" in columns.named else columns.candidates(head)["success"]
+
+    def _take(self, each: Reading, form: Form, prefix: str, labels: dict[str, str] | None) -> None:
+        for text in (each.item, each.cluster or "", each.model or "", *each.strata, *each.strata.values()):
+            whole_text(text, each.place)
+        item = self._once(prefix + each.item)
+        if not each.item:
+            raise refuse("an item on every row", "none", each.place)
+        if each.model:
+            self.models.add(each.model)
+            self._told = each.model
+        seen = self._drawn.get(item, 0)
+        if seen and each.draw is None and not counts_repeats(form, self._asked):
+            fix = "leave out what is there twice; or number the draws of an item in a column draw, from 0;"
+            fix += f" or {OPTION} draw=# if each is one more draw"
+            raise refuse("each item once, or a column draw", f"{item!a} again", each.place, fix)
+        self._drawn[item] = seen + 1
+        self._answers[each.answers] = self._answers.get(each.answers, 0) + 1
+        if each.score is None:
+            self._without.append({"item": item, "why": each.why})
+            return
+        low, high = self._bounds
+        share: float | None = (each.score - low) / (high - low)
+        if not -1e-9 <= (share or 0.0) <= 1 + 1e-9:
+            if each.success is None:
+                fix = "--bounds LOW,HIGH if scores have others; or a column success, which then decides"
+                raise refuse(f"scores from {low:g} to {high:g}", f"{each.score:g}", each.place, fix)
+            share = None
+        else:
+            share = min(1.0, max(0.0, share or 0.0))
+        self._successes += each.success is not None
+        self._written.add(each.wrote, share == 1.0 if each.success is None else each.success)
+        strata = {**each.strata, **labels} if labels else each.strata
+        self._rows.append(
+            JudgedRow(
+                item,
+                seen if each.draw is None else each.draw,
+                item if each.cluster is None else self._once(prefix + each.cluster),
+                each.score,
+                share,
+                share == 1.0 if each.success is None else each.success,
+                each.n_turns,
+                each.tokens,
+                each.truncated,
+                each.unparsed,
+                self._labels(strata),
+                self._digest_of(each.content),
+                self._digest_of(each.prompt),
+                short_digest(each.completion),
+            )
+        )
+
+    def _once(self, text: str) -> str:
+        return self._kept.setdefault(text, text)
+
+    def _labels(self, strata: Mapping[str, str]) -> Mapping[str, str]:
+        return self._shared.setdefault(repr(strata), strata) if strata else NO_STRATA
+
+    def _digest_of(self, text: str) -> str:
+        """Return a digest that many rows share: questions come again with every draw."""
+        if not text:
+            return ""
+        found = short_digest(text)
+        return self._digests.setdefault(found, found)
+
+    def finish(self, where: str, sources: tuple[SourceFile, ...], most: int | None) -> Arm:
+        """Return the arm: draws from 0 on, of `most` an item the first."""
+        n = len(self._rows)
+        if 0 < self._successes < n:
+            raise refuse("a success on every row, or on none", f"{self._successes} of {n}", where)
+        if self._without:
+            lost, items = len(self._without), self._without[:3]
+            self._blockers.append(remark("no_score", arm=self._name, n=lost, of=n + lost, items=items))
+        rows, notes = _numbered(self._rows, most, self._name), list[Remark]()
+        if len(rows) < n:
+            notes.append(remark("draws_left_out", arm=self._name, n=n - len(rows), most=most))
+        notes += [
+            remark("answers_not_scored", arm=self._name, n=count, answers=answers)
+            for answers, count in sorted(self._answers.items())
+            if answers > 1
+        ]
+        text = rows_text(rows)
+        record = ArmRecord(
+            name=self._name,
+            files=sources,
+            rows_sha256=sha256_bytes(text.encode("utf-8")),
+            rows=len(rows),
+            has_success=n > 0 and self._successes == n,
+            blockers=tuple(self._blockers),
+            notes=tuple(notes),
+            written=self._written.said(),
+        )
+        return Arm(record, text, rows, self._columns, self._chosen)
+
+
+def _numbered(rows: list[JudgedRow], most: int | None, name: str) -> list[JudgedRow]:
+    """Return rows in order with draws numbered from 0 by item; of `most` draws the first.
+
+    Raises:
+        DataError: A draw is there twice.
+    """
+    rows.sort(key=lambda row: (row.item_id, row.draw))
+    kept, item, place, draw = list[JudgedRow](), None, 0, -1
+    for row in rows:
+        if row.item_id != item:
+            item, place = row.item_id, 0
+        elif row.draw == draw:
+            fix = "leave out what is there twice"
+            raise refuse("each draw of an item once", f"draw {draw} of {item!a} twice", name, fix)
+        draw = row.draw
+        if most is None or place < most:
+            row.draw = place
+            kept.append(row)
+        place += 1
+    return kept
+
+
+def rows_in(path: Path) -> Iterator[tuple[str, Row]]:
+    """Yield the rows of a table or of JSON, each with its place.
+
+    Raises:
+        DataError: The file is of no such form, or damaged.
+    """
+    _check_regular(path)
+    suffix = path.suffix.lower()
+    if suffix in (".csv", ".tsv"):
+        return csv_rows(path)
+    if suffix == ".parquet":
+        return parquet_rows(path)
+    if suffix == ".json":
+        rows = _rows_of(json_file(path.read_bytes(), path), path)
+        return ((f"{path}, result {number}", row) for number, row in enumerate(rows, start=1))
+    if suffix in (".jsonl", ".ndjson"):
+        return json_rows(path)
+    fix = "unpack it first" if suffix in PACKED else FIX
+    raise refuse(f"a file that ends in {', '.join(SUFFIXES)}", path.suffix or "no ending", str(path), fix)
+
+
+def _check_regular(path: Path) -> None:
+    """Refuse what is no file that can be read, a pipe among it, before anything waits for it."""
+    with open_regular(path, max_bytes=ANY_SIZE, fix=FIX):
+        pass
+
+
+def _rows_of(value: Any, path: Path) -> list[Row]:
+    """Return the results that a JSON value holds: a list of objects, or the one such list inside.
+
+    Raises:
+        DataError: There is none, or several and none of them is called as tools call it.
+    """
+    means = value.get("results") if isinstance(value, dict) else None
+    if isinstance(means, dict) and means and all(isinstance(each, dict) for each in means.values()):
+        fix = "of lm-eval name samples_*.jsonl, which --log_samples writes beside; of lighteval"
+        fix += " details_*.parquet, which --save-details writes"
+        raise refuse("a result for each item", f"means of {list_names(means)}", str(path), fix)
+    solutions = value.get("eval") if isinstance(value, dict) else None
+    if isinstance(solutions, dict):  # of evalplus: by task, each with a list of solutions
+        lists = [each if isinstance(each, list) else [each] for each in solutions.values()]
+        rows = [row for each in lists for row in each]
+        if rows and all(isinstance(row, dict) for row in rows):
+            return rows
+    lists_in = dict(_lists_in(value, ""))
+    name = next((each for each in LISTS if each in lists_in), None)
+    if name is None and len(lists_in) == 1:
+        name = next(iter(lists_in))
+    if name is not None:
+        return lists_in[name]
+    if lists_in:
+        fix = "write one of these lists alone to a file, such as after.json"
+        raise refuse("one list of results", list_names(lists_in), str(path), fix)
+    if (table := rows_of_columns(value)) is not None:
+        return table
+    found = f"the names {list_names(value)}" if isinstance(value, dict) else type(value).__name__
+    raise refuse("a log of inspect, or a list of results", found, str(path), FIX)
+
+
+LISTS = ("", "results", "results.results", "samples", "test_cases", "testCases", "examples", "rows", "data")
+
+
+def _lists_in(value: Any, place: str, depth: int = 0) -> Iterator[tuple[str, list[Row]]]:
+    """Yield the lists of objects in a JSON value, each with its place as names with dots."""
+    if isinstance(value, list):
+        if value and all(isinstance(row, dict) for row in value):
+            yield place, value
+    elif isinstance(value, dict) and depth < 3:
+        for name, each in value.items():
+            yield from _lists_in(each, f"{place}.{name}" if place else str(name), depth + 1)
+
+
+def _inspect_log(path: Path) -> InspectLog | None:
+    """Return a log of inspect; None where a .json is something else."""
+    if path.suffix.lower() == ".eval":
+        return InspectLog(path)
+    with path.open("rb") as stream:
+        if b'"eval"' not in stream.read(4096):
+            return None
+    head = json_file(path.read_bytes(), path)
+    about = head.get("eval") if isinstance(head, dict) else None
+    return InspectLog(path, head) if isinstance(about, dict) and {"task", "model"} & about.keys() else None
+
+
+def _beside_samples(path: Path) -> tuple[str | None, str | None]:
+    """Return model and task of samples of lm-eval, as file names and the results beside them say."""
+    stem = path.stem.removeprefix("samples_")
+    task, _, stamp = stem.rpartition("_")
+    beside = path.with_name(f"results_{stamp}.json")
+    if not beside.is_file():
+        return None, task or None
+    found = parse_json(beside.read_bytes(), str(beside))
+    model = found.get("model_name") if isinstance(found, dict) else None
+    return (model if isinstance(model, str) and model else None), task or None
+
+
+def _beside_results(path: Path) -> tuple[str | None, str | None, dict[str, str]]:
+    """Return model, environment and sampling of results of verifiers, as metadata.json beside them says."""
+    beside = path.with_name("metadata.json")
+    found = parse_json(beside.read_bytes(), str(beside)) if beside.is_file() else None
+    if not isinstance(found, dict):
+        return None, None, {}
+    model, task = (found[name] if isinstance(found.get(name), str) else None for name in ("model", "env_id"))
+    return model, task, _settings(found.get("sampling_args"))
+
+
+def _beside_episodes(path: Path) -> dict[str, str]:
+    """Return what was cut off before episodes were graded, as grade.json or report.json beside them says."""
+    for beside in (path.with_name(name) for name in ("grade.json", "report.json")):
+        found = parse_json(beside.read_bytes(), str(beside)) if beside.is_file() else None
+        written = found.get("written") if isinstance(found, dict) else None
+        cut = written.get("cut") if isinstance(written, dict) else None
+        if isinstance(cut, list) and cut:
+            return {"task.cut": ",".join(name for name in EVERY if name in cut)}
+    return {}
+
+
+def _beside_traces(path: Path) -> tuple[str | None, dict[str, str]]:
+    """Return task set and sampling of traces of verifiers, as the resolved settings beside them say."""
+    beside = path.with_name("configs") / "resolved/eval.json"
+    found = parse_json(beside.read_bytes(), str(beside)) if beside.is_file() else None
+    if not isinstance(found, dict):
+        return None, {}
+    env = found.get("env")
+    names = env.get("taskset") if isinstance(env, dict) else None
+    name = names.get("id") if isinstance(names, dict) else None
+    return (name if isinstance(name, str) and name else None), _settings(found.get("sampling"))
+
+
+def _settings(told: object) -> dict[str, str]:
+    """Return the settings of a decoding that are set, as text."""
+    settings = {str(name): text_of(value) for name, value in told.items()} if isinstance(told, dict) else {}
+    return {name: value for name, value in settings.items() if value}

@@ -1,0 +1,197 @@
+"""What was read: each file with its form, digest and facts, and one result of it as any tool writes it."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Literal
+
+from pydantic import Field
+
+from assay.core.errors import DataError
+from assay.core.records import Record
+from assay.rollout.tables.lines import refuse
+from assay.verdict.evidence.words.remarks import Remark
+from assay.verdict.judge.plan import JudgePlan
+from assay.verdict.judge.rows import no_strata
+
+# What is written of a judgement.
+CLAIM, REPORT, SUMMARY = MADE = ("claim.json", "report.html", "summary.md")
+Form = Literal[
+    "table",
+    "assay episodes",
+    "inspect log",
+    "lm-eval samples",
+    "lighteval details",
+    "evalplus samples",
+    "verifiers results",
+    "verifiers traces",
+]
+
+
+class SourceFile(Record):
+    """A file that results were read from."""
+
+    name: str
+    sha256: str
+    bytes: int = Field(ge=0)
+    form: Form
+    model: str | None = Field(description="whose results these are; null: the file does not say")
+    task: str | None
+    metric: str | None = Field(description="the score that was read, where the file names it")
+    settings: dict[str, str] = Field(description="of the decoding, as the file has them")
+
+
+class ArmRecord(Record):
+    """One arm: where its results came from, and what could not be read of them."""
+
+    name: str = Field(description="before, after, or the name of a rival")
+    files: tuple[SourceFile, ...]
+    rows_sha256: str = Field(description="of its rows in the package")
+    rows: int = Field(ge=0)
+    has_success: bool = Field(description="whether every result says that it succeeded, or not")
+    blockers: tuple[Remark, ...] = Field(description="what bars a claim")
+    notes: tuple[Remark, ...]
+    # Said where it is judged, and kept nowhere: the rows of a package do not have the texts.
+    written: tuple[str, ...] = Field(default=(), exclude=True, repr=False)
+
+    def renamed(self, name: str) -> ArmRecord:
+        """Return the record of the same results as an arm of another name."""
+        said = {
+            "blockers": tuple(each.renamed(name) for each in self.blockers),
+            "notes": tuple(each.renamed(name) for each in self.notes),
+        }
+        return self.model_copy(update={"name": name, **said})
+
+
+class Judgement(Record):
+    """What was asked, and of what: from this and the rows beside it everything else in the package
+    follows."""
+
+    kind: Literal["assay-judge/2"] = "assay-judge/2"
+    assay: str
+    before: ArmRecord
+    after: ArmRecord
+    rivals: dict[str, ArmRecord]
+    bounds: tuple[float, float] = Field(description="between which scores lie")
+    smallest_effect_points: float = Field(gt=0, le=100)
+    lower_is_better: bool
+    level: float | None = Field(
+        default=None, gt=0, lt=1, description="at which better is said; null: the plan's"
+    )
+    compared: int = Field(default=1, ge=1, description="sets of results that were compared with before")
+    title: str
+    plan: JudgePlan | None = Field(default=None, description="made beforehand; null: assay's default")
+
+
+@dataclass(slots=True)
+class Reading:
+    """One result as a tool wrote it. `score` None: there is none; `why` says why, where the file does."""
+
+    place: str
+    item: str
+    score: float | None
+    success: bool | None = None
+    draw: int | None = None
+    cluster: str | None = None
+    n_turns: int | None = None
+    tokens: int | None = None
+    truncated: int | None = None
+    unparsed: int | None = None
+    strata: Mapping[str, str] = field(default_factory=no_strata)
+    content: str = ""
+    prompt: str = ""
+    completion: str = ""
+    model: str | None = None
+    why: str = ""
+    wrote: tuple[str, ...] | None = None  # each completion; None: the file does not have them
+    answers: int = 1  # that the file has of this draw, of which one was scored
+
+
+# What tools and people write for right and wrong; C and I are inspect's letters.
+WORDS: Mapping[str, float] = {
+    **dict.fromkeys(("true", "t", "yes", "y", "pass", "passed", "correct", "right", "c", "ok"), 1.0),
+    **dict.fromkeys(("success", "succeeded", "solved"), 1.0),
+    **dict.fromkeys(("false", "f", "no", "n", "fail", "failed", "incorrect", "wrong", "i"), 0.0),
+    **dict.fromkeys(("failure", "unsolved"), 0.0),
+}
+TRUTHS = "true or false, pass or fail, yes or no; nothing where it is not known"
+# A comma before three digits may stand between thousands, unless nothing but 0 is before it.
+_DECIMAL_COMMA = re.compile(r"([+-]?)(0?|\d+),(\d+)")
+
+
+def number_of(value: Any, where: str, what: str = "score") -> float | None:
+    """Return a score as a number; None where there is none.
+
+    >>> [number_of(each, "") for each in (True, "0.5", "FAILED", None, "0,520", "12,5 %")]
+    [1.0, 0.5, 0.0, None, 0.52, 0.125]
+
+    Raises:
+        DataError: It is no finite number.
+    """
+    if value is None:
+        return None
+    number = math.nan
+    fix = "write a number, true or false; leave the cell empty, or null, where there is no score"
+    if isinstance(value, str):
+        text = value.strip()
+        percent, plain = text.endswith("%"), text.removesuffix("%").strip()
+        if comma := _DECIMAL_COMMA.fullmatch(plain):
+            thousands = len(comma[3]) == 3 and comma[2] not in ("", "0")
+            plain = "" if thousands else plain.replace(",", ".")
+            fix = "write a decimal point: a comma before three digits may be either" if thousands else fix
+        try:  # float() would take 1_0 and the digits of every script
+            decimal = plain.isascii() and "_" not in plain
+            number = float(plain) / (100 if percent else 1) if decimal else math.nan
+        except ValueError:
+            number = WORDS.get(text.casefold(), math.nan)
+    elif isinstance(value, Decimal):
+        number = float(value)
+    elif isinstance(value, bool | int | float):
+        number = float(value) if abs(value) < 1e300 else math.inf
+    if not math.isfinite(number):
+        raise refuse(f"a finite number as {what}", repr(value), where, fix)
+    return number
+
+
+def whole_of(value: Any, where: str, what: str) -> int | None:
+    """Return a count; None where there is none.
+
+    Raises:
+        DataError: It is no whole number from 0 on.
+    """
+    if value is None:
+        return None
+    number = number_of(value, where, what)
+    if number is None or number < 0 or number != int(number) or number > 2**53:
+        raise refuse(f"a whole number from 0 on as {what}", repr(value), where)
+    return int(number)
+
+
+def truth_of(value: Any, where: str, what: str, fix: str = f"write {TRUTHS}") -> bool | None:
+    """Return yes or no; None where nothing is said.
+
+    Raises:
+        DataError: It is neither.
+    """
+    if value is None:
+        return None
+    try:
+        number = number_of(value, where, what)
+    except DataError:
+        number = math.nan
+    if number not in (0.0, 1.0):
+        raise refuse(f"true or false as {what}", repr(value), where, fix)
+    return number == 1.0
+
+
+def text_of(value: Any) -> str:
+    """Return what identifies a value: a text as it is, anything else as JSON with sorted keys; "" for
+    None."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)

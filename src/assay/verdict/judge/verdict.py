@@ -1,0 +1,308 @@
+"""The verdict on two arms that were made elsewhere, by the very code that judges a run of the pipeline.
+
+What only a run can know is not made up: no training, no alarms, no openings, and a plan that was not fixed
+before. The claim says so, and without rivals it can show no skill, however much better the results are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+from assay.core.errors import DataError
+from assay.core.records import Interval
+from assay.core.seeds import derive_seed, rng
+from assay.verdict.evidence.claim.claim import Beside, Claim, Compared, Played, compare, differences_of
+from assay.verdict.evidence.claim.differences import deltas
+from assay.verdict.evidence.claim.plan import ClaimPlan
+from assay.verdict.evidence.claim.warnings import cut_off
+from assay.verdict.evidence.words.remarks import Remark, remark
+from assay.verdict.judge.plan import dated, departures
+from assay.verdict.judge.rows import (
+    SCORE,
+    JudgedRow,
+    all_know,
+    as_episodes,
+    by_content,
+    obstacles,
+    unite_same,
+    warnings,
+)
+from assay.verdict.judge.sources import ArmRecord, Judgement
+from assay.verdict.statistics.report import Decoding, Report, summarise
+
+# More independent items than these are put together at random into so many groups: the test then costs what
+# these cost, and its interval is wider by about a fortieth of a point.
+MOST_CLUSTERS = 4096
+ALPHA, PARSED_MARGIN = 0.05, 0.05  # of the presets' plans
+CHOSEN = "chosen elsewhere"
+_MEASURES = (
+    "mean_reward",
+    "success_rate",
+    f"{SCORE}_rate",
+    "parsed_rate",
+    "truncated_rate",
+    "mean_n_steps",
+    "mean_tokens",
+    "mean_tokens_per_completion",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What two arms come to, with what the report shows of it."""
+
+    claim: Claim
+    reports: tuple[Report, Report] | None  # None: they are no whole suites
+    gaps: Mapping[str, Interval]
+    arms: tuple[list[JudgedRow], list[JudgedRow]]
+    findings: tuple[Remark, ...]
+    rivals: dict[str, list[JudgedRow]]
+
+
+def judge(told: Judgement, arms: Mapping[str, list[JudgedRow]]) -> Judged:
+    """Return the claim of a judgement and what it follows from.
+
+    Args:
+        told: What was asked, and what reading found.
+        arms: Rows of before, after and each rival, by name; ids and clusters may be changed in place.
+
+    Raises:
+        DataError: The arms' scores have no bounds in common.
+    """
+    before, after = arms["before"], arms["after"]
+    rivals = {name: arms[name] for name in told.rivals}
+    primary = _primary(told, arms)
+    stops = _departures(told, before, primary)
+    records = {"before": told.before, "after": told.after, **told.rivals}
+    for record in records.values():
+        stops += record.blockers
+    notes = [remark("plan_afterwards") if told.plan is None else dated(told.plan)]
+    if told.level is not None:
+        notes.append(remark("one_of_several", n=told.compared, level=told.level))
+    for name, rows in {"after": after, **rivals}.items():
+        if by_content(before, rows):
+            notes.append(remark("matched_by_content", arm=name))
+        # What has no score is no row: that items or draws differ then follows from it.
+        whole = not (told.before.blockers or records[name].blockers)
+        found = obstacles(before, rows, name, draws=name == "after")
+        stops += [each for each in found if whole or each.code not in ("items_in_one_arm", "other_draws")]
+        notes += warnings(before, rows, name)
+    for record in records.values():
+        notes += record.notes
+    notes += _other_settings(told) + _other_scores(records)
+    cluster_name = "independent items" if all(row.cluster == row.item_id for row in before) else "clusters"
+    everyone = [before, after, *rivals.values()]
+    if same := unite_same(before, everyone[1:]):
+        notes.append(remark("items_ask_the_same", n=same))
+        cluster_name = "clusters"
+    n_clusters = _pool(everyone)
+    if n_clusters is not None:
+        notes.append(remark("pooled", n=n_clusters, clusters=cluster_name, groups=MOST_CLUSTERS))
+        cluster_name = "groups"
+    plan = _plan(told, before, after, primary, cluster_name)
+    decoding: Decoding = "decoding not known"
+    luck = luck_of(row.item_id for row in before)
+    claim = compare(
+        Played(as_episodes(before), told.before.rows_sha256, plan.suite_digest),
+        Played(as_episodes(after), told.after.rows_sha256, plan.suite_digest),
+        plan,
+        Compared("tasks", decoding, level=told.level),
+        rng=rng("claim", luck),
+        beside=Beside(rivals={name: as_episodes(rows) for name, rows in rivals.items()}),
+        stops=stops,
+        notes=[each for k, each in enumerate(notes) if each not in notes[:k]],
+    )
+    reports, gaps = None, dict[str, Interval]()
+    if claim.difference is not None:
+        reports = (
+            _report(before, plan, told.before.rows_sha256, decoding, luck),
+            _report(after, plan, told.after.rows_sha256, decoding, luck),
+        )
+        cut = cut_off(*reports) if "truncated_rate" in reports[0].measures else []
+        claim = _as_known(claim, before, after, cut)
+        known = differences_of(claim)
+        wanted = (set(reports[0].measures) & set(reports[1].measures)) - set(known) - {"median_reward"}
+        names = [name for name in reports[0].measures if name in wanted]
+        seed = derive_seed("gaps", luck)
+        range_ = plan.reward_range
+        gaps = deltas(as_episodes(before), as_episodes(after), names, seed, reward_range=range_) | known
+    return Judged(claim, reports, gaps, (before, after), tuple(stops), rivals)
+
+
+def _other_settings(told: Judgement) -> list[Remark]:
+    """Return in which settings of the decoding the arms differ, where their files have them."""
+    settings = [
+        {name: value for file in record.files for name, value in file.settings.items()}
+        for record in (told.before, told.after)
+    ]
+    odd = sorted(
+        name
+        for name in settings[0].keys() | settings[1].keys()
+        if settings[0].get(name) != settings[1].get(name)
+    )
+    if not odd:
+        return []
+    first, other = ({name: each.get(name, "not set") for name in odd} for each in settings)
+    told_of = [{"name": name, "before": first[name], "after": other[name]} for name in odd]
+    return [remark("decoded_differently", settings=told_of)]
+
+
+def _other_scores(records: Mapping[str, ArmRecord]) -> list[Remark]:
+    """Return which arms were read from a score of another name than before, where both have names."""
+    names = {
+        arm: sorted({file.metric for file in each.files if file.metric}) for arm, each in records.items()
+    }
+    return [
+        remark("other_score", arm=arm, before=names["before"], after=other)
+        for arm, other in names.items()
+        if names["before"] and other and other != names["before"]
+    ]
+
+
+def _departures(told: Judgement, before: Sequence[JudgedRow], primary: str) -> list[Remark]:
+    """Return in what was judged is not what a plan has; nothing without one."""
+    if told.plan is None:
+        return []
+    settings = {
+        "bounds": told.bounds,
+        "lower_is_better": told.lower_is_better,
+        "smallest_effect_points": told.smallest_effect_points,
+        "rivals": tuple(sorted(told.rivals)),
+    }
+    return departures(told.plan, before, primary, settings)
+
+
+def _primary(told: Judgement, arms: Mapping[str, Sequence[JudgedRow]]) -> str:
+    """Return the metric that decides: success, where it was given or every score is all or nothing; else the
+    score.
+
+    Raises:
+        DataError: A score lies beyond its bounds, and not every file says what succeeded.
+    """
+    given = all(record.has_success for record in (told.before, told.after, *told.rivals.values()))
+    if given or all(row.share in (0.0, 1.0) for rows in arms.values() for row in rows):
+        return "success"
+    if all(row.share is not None for rows in arms.values() for row in rows):
+        return SCORE
+    fix = "--bounds LOW,HIGH; or give every file a column success"
+    raise DataError("scores within their bounds", found="others", where="the arms together", fix=fix)
+
+
+def _pool(arms: Sequence[Sequence[JudgedRow]]) -> int | None:
+    """Put clusters together at random where there are too many, the same way in every arm; return how many
+    there were, None where they stay as they are.
+
+    Larger ones are dealt first, so that groups are of like size; what a row scored has no part in it.
+    """
+    sizes = Counter(cluster for cluster, _ in {(row.cluster, row.item_id) for row in arms[0]})
+    if len(sizes) <= MOST_CLUSTERS:
+        return None
+    keys = {name: hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest() for name in sizes}
+    order = sorted(sizes, key=lambda name: (-sizes[name], keys[name]))
+    names = [f"group {k:04d}" for k in range(MOST_CLUSTERS)]
+    homes = {name: names[k % MOST_CLUSTERS] for k, name in enumerate(order)}
+    for rows in arms:
+        for row in rows:
+            row.cluster = homes.get(row.cluster, row.cluster)
+    return len(sizes)
+
+
+def _plan(
+    told: Judgement, before: Sequence[JudgedRow], after: Sequence[JudgedRow], primary: str, cluster_name: str
+) -> ClaimPlan:
+    parsed = all_know(before, "unparsed") and all_know(after, "unparsed")
+    scored = primary == "success" and any(
+        row.reward != float(row.success) for rows in (before, after) for row in rows
+    )
+    suite = _digest(sorted({(row.item_id, row.content) for row in before}))
+    return ClaimPlan(
+        primary=primary,
+        direction="lower" if told.lower_is_better else "higher",
+        smallest_effect_points=told.smallest_effect_points,
+        draws=max((row.draw + 1 for row in before), default=1),
+        suite_digest=suite,
+        checkpoint_rule=CHOSEN,
+        alpha=ALPHA if told.plan is None else told.plan.level,
+        cluster_name=cluster_name,
+        secondary=("mean_reward",) if scored else (),
+        guardrails={"parsed_rate": PARSED_MARGIN} if parsed else {},
+        rivals=dict.fromkeys(told.rivals, "trivial"),
+        reward_range=told.bounds
+        if scored and all_know(before, "share") and all_know(after, "share")
+        else None,
+    )
+
+
+def luck_of(items: Iterable[str]) -> str:
+    """Return what all randomness is drawn by: the items, so that numbers are the same whatever file they came
+    in."""
+    return _digest(sorted(set(items)))
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(repr(value).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _unknown(rows: Sequence[JudgedRow]) -> set[str]:
+    """Return the measures that rows say nothing of."""
+    found = set()
+    if not all_know(rows, "tokens"):
+        found |= {"mean_tokens", "mean_tokens_per_completion"}
+    if not all_know(rows, "truncated"):
+        found.add("truncated_rate")
+    if not all_know(rows, "unparsed"):
+        found.add("parsed_rate")
+    if not all_know(rows, "n_turns") or all(row.n_turns == 1 for row in rows):
+        found.add("mean_n_steps")
+    if all(row.share in (0.0, 1.0) and float(row.success) == row.share for row in rows):
+        found.add(f"{SCORE}_rate")  # the same as success
+    elif any(row.share is not None for row in rows) and not all_know(rows, "share"):
+        found.add(f"{SCORE}_rate")
+    return found
+
+
+def _report(rows: list[JudgedRow], plan: ClaimPlan, policy: str, decoding: Decoding, luck: str) -> Report:
+    """Return the report of one arm, with the measures that its rows say anything of."""
+    unknown = _unknown(rows)
+    if all(row.reward == (row.share if plan.primary == SCORE else row.success) for row in rows):
+        unknown.add("mean_reward")  # the primary metric once more
+    found = summarise(
+        as_episodes(rows),
+        policy_digest=policy,
+        suite_digest=plan.suite_digest,
+        split="tasks",
+        decoding=decoding,
+        draws=plan.draws,
+        rng=rng("report", luck),
+        only=set(_MEASURES) - unknown,
+    )
+    return found.model_copy(
+        update={"measures": {k: v for k, v in found.measures.items() if k != "median_reward"}}
+    )
+
+
+def _as_known(
+    claim: Claim, before: Sequence[JudgedRow], after: Sequence[JudgedRow], further: Sequence[Remark]
+) -> Claim:
+    """Return the claim without what its results say nothing of."""
+    unknown = _unknown(before) | _unknown(after)
+    update: dict[str, object] = {"warnings": (*claim.warnings, *further)}
+    if "parsed_rate" in unknown:
+        update["gain_split"] = None
+    if "mean_tokens" in unknown:
+        update["tokens_per_completion"] = None
+    if claim.plan.primary == SCORE:
+        update["items_changed"] = None
+    return claim.model_copy(update=update)
+
+
+def version_here() -> str:
+    """Return the version of assay that judges."""
+    try:
+        return version("assay-grpo")
+    except PackageNotFoundError:  # run from its source
+        return "source"
