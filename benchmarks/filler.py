@@ -2,8 +2,9 @@
 up tokens.
 
 Such a model hardly ever writes end-of-sequence, so every completion is as long as allowed, on both sides.
-Ours plays through `assay.rollout.evaluation.rollout.play`; stock as TRL does it: the group's copies of a prompt side
-by side through generate, and at each further turn the whole conversation, as token ids, once more.
+Ours plays through `assay.rollout.evaluation.rollout.play`; stock as TRL does it: the group's copies of a
+prompt side by side through generate, and at each further turn the whole conversation, as token ids, once
+more.
 """
 
 from __future__ import annotations

@@ -32,7 +32,8 @@ from typing import Any
 
 import numpy as np
 
-from assay.rollout.tasks.protocol import Baseline, Item, Message, Oddity, PartKind, ScriptedRival, Step, Verdict
+from assay.rollout.tasks.protocol import Baseline, Item, Message, Oddity
+from assay.rollout.tasks.protocol import PartKind, ScriptedRival, Step, Verdict
 
 
 class Echo:
@@ -202,7 +203,8 @@ def add_task(root: Path) -> None:
     preset = (root / "configs/task/collider.yaml").read_text()
     audit = preset[preset.index("  cache:") :].replace("[heldout_ood, traps]", "[]")
     own = (
-        "task: {name: echo, code: src/assay/rollout/tasks/echo, pay: 1.0, max_new_tokens: {compact: 8, json: 8}}\n"
+        "task: {name: echo, code: src/assay/rollout/tasks/echo, pay: 1.0,\n"
+        "  max_new_tokens: {compact: 8, json: 8}}\n"
         "dataset:\n  root: data/echo\n"
     )
     written(root / "configs/task/echo.yaml", f"# @package _global_\n{own}{audit}")

@@ -9,9 +9,11 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+from importlinter.cli import lint_imports
 from ruamel.yaml import YAML
 
 from assay.core.config.tasks import HOME, task_names
@@ -21,60 +23,35 @@ from tests import house
 
 PIPELINE = YAML(typ="safe", pure=True).load((house.ROOT / "dvc.yaml").read_text(encoding="utf-8"))
 
-# A room may import from rooms on lower floors and from itself; neighbours do not know each other.
-FLOOR = {
-    "core": 0,
-    "tasks": 1,
-    "dataset": 2,
-    "audit": 3,
-    "policy": 3,
-    "evaluation": 4,
-    "training": 5,
-    "statistics": 5,
-    "evidence": 6,
-    "pipeline": 7,
-    "stages": 8,
-    "verify": 9,
-    "tools": 10,
-    "verdict": 11,
-    "health": 11,
-    "rollout": 11,
-    "package": 12,
-    "cli": 13,
-}
+CONTRACTS = tomllib.loads((house.ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
 # What costs a model's time names no room of what is said about it.
 COSTLY = ("base", "pre_eval", "train", "control", "post_eval")
-AFTERWARDS = ("evidence", "statistics", "package", "verify", "tools", "verdict", "health", "rollout", "cli")
+AFTERWARDS = ("verdict", "package", "checks", "cli")
 
 
 def relative(path: Path) -> str:
     return path.relative_to(house.SRC).as_posix()
 
 
-def room_of(name: str) -> str:
-    """Return the room of a module name such as assay.rollout.tasks.protocol."""
-    return name.split(".")[1]
-
-
 _RETRAIN = {"base", "pre_eval", "train", "control", "post_eval"}
 # One file of each room → the stages that run when it changes, besides package, which tells of their code.
 TOUCHED = {
-    "evidence/figures/forest_figure.py": {"render_evidence"},
-    "evidence/page/report.py": {"render_evidence"},
-    "evidence/claim/verdict.py": {"render_evidence"},
-    "statistics/tests.py": {"render_evidence"},
-    "statistics/intervals.py": {"render_evidence"},
-    "tools/doctor/examination.py": set(),
-    "verify/levels.py": set(),
+    "verdict/evidence/figures/forest_figure.py": {"render_evidence"},
+    "verdict/evidence/page/report.py": {"render_evidence"},
+    "verdict/evidence/claim/verdict.py": {"render_evidence"},
+    "verdict/statistics/tests.py": {"render_evidence"},
+    "verdict/statistics/intervals.py": {"render_evidence"},
+    "checks/doctor/examination.py": set(),
+    "package/verification/levels.py": set(),
     "package/checking.py": set(),
     "stages/packing/archive.py": set(),
     "cli/stages.py": set(),
-    "audit/audit.py": {"fingerprint"},
+    "rollout/audit/audit.py": {"fingerprint"},
     "training/trainer.py": {"train", "control"},
-    "policy/engine/engine.py": _RETRAIN,
-    "evaluation/rollout.py": {*_RETRAIN, "render_evidence"},
-    "dataset/source.py": {"fingerprint", *_RETRAIN, "render_evidence"},
-    "tasks/collider/rewards.py": {"fingerprint", *_RETRAIN, "render_evidence"},
+    "rollout/policy/engine/engine.py": _RETRAIN,
+    "rollout/evaluation/rollout.py": {*_RETRAIN, "render_evidence"},
+    "rollout/dataset/source.py": {"fingerprint", *_RETRAIN, "render_evidence"},
+    "rollout/tasks/collider/rewards.py": {"fingerprint", *_RETRAIN, "render_evidence"},
     "core/seeds.py": {"fingerprint", *_RETRAIN, "render_evidence"},
 }
 
@@ -84,15 +61,19 @@ def rooms_declared(stage: str) -> list[str]:
     return [dep for dep in PIPELINE["stages"][stage]["deps"] if dep.startswith("src/")]
 
 
-@pytest.mark.parametrize("path", house.modules(), ids=relative)
-def test_imports_point_down_only(path: Path) -> None:
-    parts = relative(path).split("/")
-    if len(parts) == 2:
-        assert parts[1] == "__init__.py" and not house.holds_code(path), "every module stands in a room"
-        return
-    for name in house.imported(path):
-        if name.startswith("assay.") and room_of(name) != parts[1]:
-            assert FLOOR[room_of(name)] < FLOOR[parts[1]], f"{relative(path)} imports {name}"
+def test_rooms_and_libraries_import_what_the_contracts_of_pyproject_allow(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(house.ROOT)
+    assert lint_imports(no_cache=True) == 0, capsys.readouterr().out
+
+
+def test_every_module_stands_in_a_room() -> None:
+    rooms = re.findall(r"assay\.(\w+)", str(CONTRACTS[0]["layers"]))
+    assert len(rooms) <= 10
+    for path in house.modules():
+        room = relative(path).split("/")[1]
+        assert room in rooms or (room == "__init__.py" and not house.holds_code(path)), relative(path)
 
 
 def test_modules_import_from_where_a_name_stands_never_through_a_public_face() -> None:
@@ -110,7 +91,7 @@ def test_modules_import_from_where_a_name_stands_never_through_a_public_face() -
 @pytest.mark.parametrize("stage", [stage for stage in house.STAGES if stage != "package"])
 def test_what_a_stage_imports_lies_in_the_rooms_it_declares(stage: str) -> None:
     declared = [house.ROOT / room for room in rooms_declared(stage)]
-    assert len(declared) <= 8
+    assert len(declared) <= 9
     for path in sorted(house.code_of(stage)):
         assert any(path == room or room in path.parents for room in declared), (
             f"{relative(path)} is not in the deps of {stage}"
@@ -225,7 +206,7 @@ def test_a_stage_lists_whole_sections_or_what_it_reads_of_them_beside_what_finge
 
 
 def test_what_stages_call_takes_values_and_paths_and_no_project() -> None:
-    below = {room for room, floor in FLOOR.items() if floor < FLOOR["stages"]}
+    below = {"core", "rollout", "health", "verdict", "training", "pipeline"}
     for path in house.modules():
         parts = relative(path).split("/")
         if parts[1] in below and parts[1:] != ["pipeline", "project.py"]:
@@ -240,14 +221,6 @@ def test_training_settings_do_not_touch_the_measurement_before() -> None:
 def test_no_module_is_named_after_nothing() -> None:
     for path in house.modules():
         assert path.stem not in {"utils", "common", "misc", "helpers"}, relative(path)
-
-
-def test_trl_is_known_to_the_training_room_and_to_its_rehearsal_alone() -> None:
-    for path in house.modules():
-        if any(name.split(".")[0] == "trl" for name in house.imported(path)):
-            assert relative(path).startswith(
-                ("assay/training/", "assay/checks/doctor/forecast/rehearsal.py")
-            ), relative(path)
 
 
 # Where somebody's own code is found and run, which is no part of a task's rules.

@@ -127,7 +127,8 @@ def test_one_line_of_half_a_gigabyte_costs_no_more_memory_than_its_limit(tmp_pat
     with path.open("wb") as stream:
         stream.truncate(500_000_000)
     code = (
-        "import resource, sys; from pathlib import Path; from assay.rollout.dataset.source import read_tasks\n"
+        "import resource, sys; from pathlib import Path\n"
+        "from assay.rollout.dataset.source import read_tasks\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         "found = read_tasks(Path(sys.argv[1]), where='x', fix='')\n"
         "assert found.refused[0].number == 1 and not found.lines\n"

@@ -1,5 +1,5 @@
-"""What the settings of every task have; a task's own stand in `assay/rollout/tasks/<name>/settings.py`, light to
-import, and make the task."""
+"""What the settings of every task have; a task's own stand in
+`assay/rollout/tasks/<name>/settings.py`, light to import, and make the task."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
 """Data sets of reasoning-gym: questions frozen as records, answers scored by the package.
 
-`python -m assay.rollout.tasks.own.adapters.reasoning_gym NAME --config JSON data/NAME` freezes them: its items follow
-from seed + place, so seeds of splits lie far apart; no question is drawn twice. A record holds the item as
-`entry`, by which the package scores.
-
-Source: Stojanovski et al. (2025), Reasoning Gym: reasoning environments for RLVR.
+`python -m assay.rollout.tasks.own.adapters.reasoning_gym NAME --config JSON data/NAME` freezes them: its
+items follow from seed + place, so seeds of splits lie far apart; no question is drawn twice. A record holds
+the item as `entry`, by which the package scores.
 """
 
 from __future__ import annotations
