@@ -37,7 +37,7 @@ def main() -> int:
 
 def look(root: Path, *, results: bool) -> int:
     """Say which stages are stale, and whether their results would be others; return the exit code."""
-    status = subprocess.run([*DVC, "status", "--json"], cwd=root, capture_output=True, text=True, check=True)
+    status = subprocess.run([*DVC, "status", "--json"], cwd=root, stdout=subprocess.PIPE, check=True)
     stale = dict(stale_stages(json.loads(status.stdout), locked(root)))
     for stage, reasons in stale.items():
         say(f"stale: {stage}: {', '.join(reasons)}")

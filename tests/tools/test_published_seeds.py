@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from assay.core.errors import PackageError
 from assay.core.evidence_files import folder_of, place_of
 from assay.core.storage.files import sha256_bytes
 from assay.core.storage.json import write_json
@@ -23,6 +24,7 @@ from assay.pipeline.dvc_lock import md5_at
 from assay.stages.packing import verify as plain
 from assay.stages.packing.archive import sealed, write_tar
 from tests.house import ROOT
+from tests.packaging.canaries import drawn
 from tests.tools.test_recipe_json import entry_of
 from tests.verification.flipped import unfound_flips
 from tests.verification.made_run import made_run
@@ -95,6 +97,14 @@ def test_pack_writes_the_same_of_the_folders_of_runs(
     made = pack(copies, tmp_path / "mine.tar.gz")
     assert made.path.read_bytes() == packed.read_bytes()
     assert plain.check(made.path, sha256=made.sha256).ok
+
+
+def test_a_secret_in_the_data_of_a_run_is_not_packed(runs: dict[str, Path], tmp_path: Path) -> None:
+    copies = {name: Path(shutil.copytree(run, tmp_path / name)) for name, run in runs.items()}
+    notes = copies["seed1"] / "data/collider/NOTES.md"
+    notes.write_text(f"api_token = {drawn('of a run', 40)}\n")
+    with pytest.raises(PackageError, match=r"data/collider/NOTES\.md"):
+        pack_seeds(tmp_path / "published", entry_of(copies), list(copies.values()))
 
 
 def test_what_all_runs_have_in_common_lies_in_it_once(packed: Path, tmp_path: Path) -> None:

@@ -43,6 +43,8 @@ from assay.stages import fingerprint
 from assay.stages.packing.archive import sealed, sha256_of, write_gz, write_tar
 from assay.stages.packing.layout import BASE, PROVENANCE, SUMS, TOLD, files_of
 from assay.stages.packing.pages import told_of
+from assay.stages.packing.secrets.known import known_secrets, this_machine
+from assay.stages.packing.secrets.search import refuse, scan
 from assay.stages.packing.verify import FORMAT
 from assay.stages.render_evidence.ahead import end_when_orphaned
 from assay.stages.render_evidence.claim_at import claim_at
@@ -78,7 +80,7 @@ def pack_seeds(root: Path, found: SeedsTogether, copies: Sequence[Path]) -> Path
     """Write evidence/seeds/<task>.tar.gz of finished runs, the file by which DVC tracks it, and the figure.
 
     Raises:
-        PackageError: A file of a run is missing.
+        PackageError: A file of a run is missing, or there is a secret in one.
         OSError: It cannot be written; an older archive stays.
     """
     packed, figures = root / HOME / f"{found.task}.tar.gz", draw_seeds(found, copies[0])
@@ -111,10 +113,12 @@ def write_seeds(
         figures: The figure of every seed by its file, where it is drawn already.
 
     Raises:
-        PackageError: A file of a run is missing.
+        PackageError: A file of a run is missing, or there is a secret in one.
         OSError: It cannot be written; an older archive stays.
     """
     runs = {copy.name: packed_of(copy) for copy in copies}
+    for copy in copies:
+        _refuse_secrets(copy, runs[copy.name])
     drawn = draw_seeds(found, copies[0]) if figures is None else figures
     members: dict[str, bytes | Path] = {**drawn, RECIPE: recipe_bytes(found)}
     for name in sorted({name for files in runs.values() for name in files}):
@@ -128,6 +132,20 @@ def write_seeds(
         identity = write_tar(Path(scratch, "seeds.tar"), sealed(members))
         write_gz(path, Path(scratch, "seeds.tar"))
     return identity
+
+
+def _refuse_secrets(copy: Path, files: Mapping[str, bytes | Path]) -> None:
+    """Refuse a run that holds a secret in anything but what a model wrote, which the package of a run looks
+    through.
+
+    Raises:
+        PackageError: It holds one that no waiver of its settings answers for.
+    """
+    written = tuple(name for name in files if name.startswith((RESULTS, LOGS)) and name.endswith(".jsonl"))
+    known = known_secrets(this_machine(copy)).secrets
+    looked_at = {name: content for name, content in files.items() if name not in written}
+    found = scan(looked_at, known, Project.open(copy).params.package.waivers)
+    refuse([each for each in found if each.reason is None], ())
 
 
 def packed_of(copy: Path) -> dict[str, bytes | Path]:
