@@ -8,6 +8,8 @@ from pathlib import Path
 from tests.house import ROOT
 
 GLOSSARY = ROOT / "docs/glossary.md"
+# Commands and codes of claims, whose pages are made of the code.
+GENERATED = {ROOT / "docs/cli.md", ROOT / "docs/internals/claim.md"}
 PAGES = [ROOT / "README.md", *(path for path in (ROOT / "docs").rglob("*.md") if path != GLOSSARY)]
 REPLACED = {"rival": "baseline", "checkpoint dir": "checkpoint", "heldout": "held-out suite"}
 
@@ -30,19 +32,21 @@ def test_no_page_says_a_word_that_the_glossary_replaces() -> None:
     found = [
         f"{path.relative_to(ROOT)}: {old}, which is {new}"
         for path in PAGES
+        if path not in GENERATED
         for old, new in REPLACED.items()
-        if re.search(rf"\b{old}s?\b", prose_of(path)) and path.name != "cli.md"
+        if re.search(rf"\b{old}s?\b", prose_of(path))
     ]
     assert found == []
 
 
 def test_an_opening_is_a_look_at_held_out_records_and_never_a_prompt() -> None:
     """The rooms that render and play prompts know nothing of the ledger, so the word has no place there."""
-    found = [
-        f"{path.relative_to(ROOT)}:{number}"
-        for room in ("policy", "evaluation")
-        for path in sorted((ROOT / "src/assay" / room).rglob("*.py"))
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
-        if re.search(r"openings?\b", line, re.IGNORECASE)
+    rooms = (ROOT / "src/assay/rollout" / room for room in ("policy", "evaluation"))
+    lines = [
+        (path, line)
+        for room in rooms
+        for path in sorted(room.rglob("*.py"))
+        for line in path.read_text(encoding="utf-8").splitlines()
     ]
-    assert found == []
+    assert any("prompt" in line for _, line in lines)
+    assert [path.name for path, line in lines if re.search(r"openings?\b", line, re.IGNORECASE)] == []

@@ -222,13 +222,13 @@ def test_the_power_that_the_claim_tells_is_said_once_the_base_was_measured(
     monkeypatch.setattr(preflight, "say", said.append)
     monkeypatch.setattr(preflight, "complain", complained.append)
     points = read(project).planned.smallest_detectable_points
-    preflight.say_power(project)
+    preflight.report_power(project)
     assert said[0].startswith(f"plan: smallest detectable effect {points:.1f} points") and not complained
     claim = project.params.claim.model_copy(update={"smallest_effect_points": 1.0})
-    preflight.say_power(Project(project.root, project.params.model_copy(update={"claim": claim})))
+    preflight.report_power(Project(project.root, project.params.model_copy(update={"claim": claim})))
     assert "EXCEEDS the smallest effect that matters, 1 points" in complained[0] and len(said) == 1
     project.results("pre_eval.jsonl").unlink()
-    preflight.say_power(project)
+    preflight.report_power(project)
     assert (len(said), len(complained)) == (1, 1)  # nothing is known, so nothing is said
 
 

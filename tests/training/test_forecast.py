@@ -84,7 +84,7 @@ def test_a_prompt_that_is_read_flat_is_forecast_as_it_is_read(prompt: int, tmp_p
             forecast = weighed.learn(4)
         step = Rehearsal(build(config, params, "cpu"), params, lengths)
         with Meter() as meter:
-            step.learned(4, checkpointing=True)
+            step.learn(4, checkpointing=True)
     assert passes.call_count == (2 if prompt >= flat.LEAST_SHARED else 0)
     # What is still there are the model, whose weights the meter has met, and the gradients
     assert forecast == pytest.approx(meter.peak - meter.now, rel=0.02)

@@ -92,9 +92,9 @@ def _run_stage(name: str, resume_from: Path | None = None, root: Path | None = N
     else:
         stage.run(project)
     if name == "pre_eval" and os.environ.get("RANK", "0") == "0":
-        from assay.checks.doctor.preflight import say_power
+        from assay.checks.doctor.preflight import report_power
 
-        say_power(project)
+        report_power(project)
     if name == "fingerprint":
         _withdraw(project)  # only now are data and plan known
 

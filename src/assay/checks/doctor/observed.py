@@ -75,7 +75,7 @@ class Observed:
         try:
             messages, state = self._task.start(item, world_seed)
         except RAISED as error:
-            self._note("raised", f"start of item {item.id}: {_said(error)}")
+            self._note("raised", f"start of item {item.id}: {_describe_error(error)}")
             return [{"role": "user", "content": "."}], _Broken()
         return messages, _Counted(state, 0)
 
@@ -93,7 +93,7 @@ class Observed:
             parts = self._sound(step.parts)
             formed = isinstance(step.observation, str) != isinstance(step.ending, str)
         except RAISED as error:
-            self._note("raised", f"step with the completion {_shown(completion)}: {_said(error)}")
+            self._note("raised", f"step with the completion {_shown(completion)}: {_describe_error(error)}")
             return _broken()
         if not formed:
             told = f"observation {type(step.observation).__name__} and ending {type(step.ending).__name__}"
@@ -114,7 +114,7 @@ class Observed:
             verdict = self._task.judge(state.state)
             problem = _unrecordable(verdict)
         except RAISED as error:
-            self._note("raised", f"judge: {_said(error)}")
+            self._note("raised", f"judge: {_describe_error(error)}")
             return nothing
         if problem:
             self._note("form", f"a verdict whose {problem}")
@@ -160,7 +160,7 @@ def _broken(why: str = BROKEN) -> Step:
     return Step(_Broken(), None, why, "failed", why, None, {})
 
 
-def _said(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     return f"{type(error).__name__}: {str(error).split(chr(10))[0][:160]}"
 
 

@@ -313,7 +313,7 @@ def _looked_ahead(project: Project) -> list[Finding]:
     return [*examine_ahead(policy, training, folder=project.root), told]
 
 
-def say_power(project: Project) -> None:
+def report_power(project: Project) -> None:
     """Say the smallest gain that the held-out suite can show, before hours are spent on what it cannot.
 
     It follows from the base's own episodes; without them nothing is known, and nothing said, nor of a draft.
@@ -363,7 +363,7 @@ def _examine(opened: Training) -> None:
         TrainingError: A training could not work so.
     """
     project, inputs = opened.project, opened.inputs
-    say_power(project)
+    report_power(project)
     params, told, deadline = inputs.params, list[Finding](), Deadline()
     training = opened.setup
     if not params.health.preflight:

@@ -199,7 +199,7 @@ def _difference(task: Task, each: Play, episode: Episode) -> str | None:
             return f"turn {number} draws from a global random generator"
         _draw()
         before = _generators()
-        if _told(task.step(state, turn.completion)) != _told(first):
+        if _describe_step(task.step(state, turn.completion)) != _describe_step(first):
             return f"turn {number}, played twice from one state, gives another answer"
         recorded = (
             turn.observation,
@@ -208,7 +208,7 @@ def _difference(task: Task, each: Play, episode: Episode) -> str | None:
             turn.action,
             repr(sorted(turn.parts.items())),
         )
-        if _told(first)[1:] != recorded:
+        if _describe_step(first)[1:] != recorded:
             return f"turn {number}, played again from the start, gives another answer"
         state = first.state
     verdict = task.judge(state)
@@ -219,7 +219,7 @@ def _difference(task: Task, each: Play, episode: Episode) -> str | None:
     return None
 
 
-def _told(step: Step) -> tuple[Any, ...]:
+def _describe_step(step: Step) -> tuple[Any, ...]:
     parts = repr(sorted((name, float(value)) for name, value in step.parts.items() if value))
     return step.ending, step.observation, step.outcome, step.failure, step.action, parts
 

@@ -272,7 +272,7 @@ def following(texts: Sequence[str]) -> Says:
 def repeating(first: str) -> dict[str, Says]:
     """Return players who guess once, then say what they were told: all of it, or a word or number of it."""
 
-    def told_last(pick: Callable[[str], str]) -> Says:
+    def pick_last(pick: Callable[[str], str]) -> Says:
         return lambda episode: first if not episode.told else pick(episode.told[-1] or "")
 
     def found(pattern: str, place: int) -> Callable[[str], str]:
@@ -283,11 +283,11 @@ def repeating(first: str) -> dict[str, Says]:
         return pick
 
     return {
-        "what it is told": told_last(str),
-        "the last word it is told": told_last(found(r"[^\s.,;:!?\"'()\[\]]+", -1)),
-        "the last number it is told": told_last(found(r"-?\d+(?:\.\d+)?", -1)),
-        "the first number it is told": told_last(found(r"-?\d+(?:\.\d+)?", 0)),
-        "what it is told in quotes": told_last(found(r"[\"'`]([^\"'`]+)[\"'`]", -1)),
+        "what it is told": pick_last(str),
+        "the last word it is told": pick_last(found(r"[^\s.,;:!?\"'()\[\]]+", -1)),
+        "the last number it is told": pick_last(found(r"-?\d+(?:\.\d+)?", -1)),
+        "the first number it is told": pick_last(found(r"-?\d+(?:\.\d+)?", 0)),
+        "what it is told in quotes": pick_last(found(r"[\"'`]([^\"'`]+)[\"'`]", -1)),
     }
 
 

@@ -249,7 +249,7 @@ def _paid(
                 break
             if not turns and not blind and any(isinstance(t, str) and seen.is_right(t, top) for t in orders):
                 continue  # right for this one
-            row = [_said(seen, top, text, turns) for text in orders]
+            row = [_play_attempt(seen, top, text, turns) for text in orders]
             found[called].append((top, row))
     scale, worst = seen.scale, (0.0, "nothing", 0.0)  # of ways that pay about alike, the plainest is named
     for called, rows in found.items():
@@ -279,7 +279,7 @@ def _paid(
     )
 
 
-def _said(seen: Evidence, top: Episode, text: Attempt, turns: bool) -> Episode:
+def _play_attempt(seen: Evidence, top: Episode, text: Attempt, turns: bool) -> Episode:
     if not isinstance(text, str):
         return seen.play(top.world, text)
     if turns and len(top.said) > 1:  # what was right before stays, so that the last answer is looked at

@@ -72,10 +72,10 @@ def differing(case: Case, scripts: Sequence[Script]) -> str | None:
         again = script.again(case)
         if again.digest != script.digest:
             odd.append((script, again))
-    return None if not odd else told(odd[0][0], odd[0][1], len(odd), len(scripts))
+    return None if not odd else explain(odd[0][0], odd[0][1], len(odd), len(scripts))
 
 
-def told(script: Script, again: Episode, odd: int, n: int) -> str:
+def explain(script: Script, again: Episode, odd: int, n: int) -> str:
     """Return a difference in words."""
     what = "other than before"
     if again.trouble is not None:
@@ -112,7 +112,7 @@ def _first_time(seen: Evidence, scripts: Sequence[Script]) -> str | None:
     for script in scripts:
         top = first.get(script.world.item.id)
         if top is not None and tuple(top.said) == script.said and top.digest != script.digest:
-            return f"{told(script, top, 1, len(scripts))}, the first time"
+            return f"{explain(script, top, 1, len(scripts))}, the first time"
     return None
 
 
@@ -156,7 +156,7 @@ def _reset_again(seen: Evidence, scripts: Sequence[Script]) -> str | None:
         for text in script.said:
             step(episode, text)
         if episode.digest != script.digest:
-            return f"{told(script, episode, 1, 1)}, in an instance that played other episodes before"
+            return f"{explain(script, episode, 1, 1)}, in an instance that played other episodes before"
         live = episode.live
     return None
 
@@ -188,7 +188,7 @@ def interleaved(seen: Evidence, scripts: Sequence[Script]) -> Finding:
                 step(episode, script.said[turn])
     pairs = [(s, e) for s, e in zip(many, under_way, strict=True) if s.digest != e.digest]
     if pairs:
-        return look.fault(told(*pairs[0], len(pairs), len(many)), FIX)
+        return look.fault(explain(*pairs[0], len(pairs), len(many)), FIX)
     return look.ok(f"{len(many)} under way at once")
 
 
@@ -292,7 +292,7 @@ def pickled(seen: Evidence, scripts: Sequence[Script]) -> Finding:
         for text in script.said[-1:]:
             step(episode, text)
         if episode.digest != script.digest:
-            return look.warning(f"a copy goes on otherwise: {told(script, episode, 1, 1)}", fix)
+            return look.warning(f"a copy goes on otherwise: {explain(script, episode, 1, 1)}", fix)
     return look.ok(f"{counted(min(6, len(scripts)), 'states')}")
 
 
@@ -345,7 +345,7 @@ def _differing_in_threads(seen: Evidence, scripts: Sequence[Script], n: int) -> 
             thread.join()
     finally:
         sys.setswitchinterval(interval)
-    return told(*odd[0], len(odd), len(scripts)) if odd else None
+    return explain(*odd[0], len(odd), len(scripts)) if odd else None
 
 
 def in_a_batch(seen: Evidence) -> Finding:

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from assay.checks.own_data.advice import find_fitting, this_machine
-from assay.checks.own_data.importing import has_schema, import_command, say_how
+from assay.checks.own_data.importing import has_schema, import_command, name_import
 from assay.checks.own_data.tables import name_container
 from assay.core.config.composition import Selection, compose, parse_selected, selected
 from assay.core.config.settings import Params, PretrainedBase
@@ -87,7 +87,10 @@ def run(
     _show(audited.report, tasks, schemas, read_by)
     _show_clusters(project, audited, tasks.stem)
     passed_over = 0 < audited.report.kinds["no_gold"].count == audited.report.n_records
-    if passed_over and (how := say_how(tasks, [entry.record for entry in source.entries[:1]])) is not None:
+    if (
+        passed_over
+        and (how := name_import(tasks, [entry.record for entry in source.entries[:1]])) is not None
+    ):
         say(f"no record has a gold, but it is {how[0]}. Fix: {how[1]}")
     say(f"every finding: {out / RECORD}")
     refuse_unusable(audited.report, str(tasks), told=True)
@@ -187,7 +190,7 @@ def _refuse_form(tasks: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     Raises:
         DataError: It is in such a form.
     """
-    if (how := say_how(tasks, rows)) is not None:
+    if (how := name_import(tasks, rows)) is not None:
         found, fix = how
         raise DataError("a tasks file: a JSON object a line", found=found, where=str(tasks), fix=fix)
 

@@ -65,10 +65,10 @@ def run(file: Path, to: Path, columns: str | None, schema: str | None, *, force:
         say(reason)
     form = name_form(rows[0]) or name_container(file)
     say(f"wrote {to}: {counted(len(records), 'records')} of {file}{f', which is {form}' if form else ''}")
-    _say_next(records, to)
+    _show_next(records, to)
 
 
-def _say_next(records: Sequence[Mapping[str, Any]], to: Path) -> None:
+def _show_next(records: Sequence[Mapping[str, Any]], to: Path) -> None:
     tasks = shlex.quote(str(to))
     if has_schema(records):
         say(f"next: ./run assay task audit {tasks}")
@@ -83,7 +83,7 @@ def has_schema(rows: Iterable[Mapping[str, Any]]) -> bool:
     return any(row.get(name) is not None for row in rows for name in ("schema", "schema_path", "functions"))
 
 
-def say_how(path: Path, rows: Sequence[Mapping[str, Any]]) -> tuple[str, str] | None:
+def name_import(path: Path, rows: Sequence[Mapping[str, Any]]) -> tuple[str, str] | None:
     """Return what a file is that has to be imported, and the command that does; None where it is no such
     file.
 

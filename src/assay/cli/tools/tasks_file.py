@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.checks.own_data.audit import project_for
-from assay.checks.own_data.importing import say_how
+from assay.checks.own_data.importing import name_import
 from assay.core.config.tasks import Wrapping, task_of_own_records
 from assay.core.console import complain
 from assay.core.counting import counted
@@ -94,7 +94,7 @@ def items_of(
             named is not there.
     """
     where, lines = str(path), "--tasks FILE: a JSONL file, one record a line"
-    if (how := say_how(path, ())) is not None:
+    if (how := name_import(path, ())) is not None:
         raise DataError("a tasks file: a JSON object a line", found=how[0], where=where, fix=how[1])
     source = load(path, SchemaFiles(path.parent, project.root), where=where, fix=lines)
     if columns is not None and columns.named:
@@ -107,7 +107,7 @@ def items_of(
     if n and unreadable.count == n:
         first = unreadable.first[0]
         found = f"none in {counted(n, 'lines')} (first: line {first.line}: {first.detail})"
-        how = say_how(path, [entry.record for entry in source.entries[:1]])
+        how = name_import(path, [entry.record for entry in source.entries[:1]])
         fix = how[1] if how else "--task NAME, the preset of configs/task/ that reads this file"
         raise DataError(f"records of task {task.name}", found=found, where=where, fix=fix)
     refuse_unusable(audited.report, where)

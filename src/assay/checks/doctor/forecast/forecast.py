@@ -31,7 +31,7 @@ from assay.training.setup import Setup
 # has loaded. Allowances, not measurements: what they are depends on driver and versions.
 BESIDE = {"cuda": int(0.8 * GIB), "cpu": int(1.0 * GIB)}
 USABLE = 0.95  # of a device's memory, the rest being lost between blocks
-N_SCRIPTED, N_OPENINGS, SHARE = 32, 128, 0.1  # items looked at, and of the time for rendering them
+N_SCRIPTED, N_PROMPTS, SHARE = 32, 128, 0.1  # items looked at, and of the time for rendering them
 MEMORY, TIME = "memory (forecast)", "step time (forecast)"
 
 
@@ -87,8 +87,8 @@ def longest_episode(ahead: Ahead, training: Setup, deadline: Deadline) -> Length
         AssayError: Nothing can be rendered.
     """
     task, params, suite = training.task, training.params, training.validation
-    sample = training.sample(N_OPENINGS).plays()
-    plays = [*sample, *suite.plays()[:: max(1, suite.draws)][:N_OPENINGS]]
+    sample = training.sample(N_PROMPTS).plays()
+    plays = [*sample, *suite.plays()[:: max(1, suite.draws)][:N_PROMPTS]]
     prompts = render_prompts(
         ahead.policy, task, plays, retries=params.health.retries, until=SHARE * deadline.left
     )

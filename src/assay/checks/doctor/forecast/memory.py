@@ -166,8 +166,8 @@ class Scales:
         probe: list[torch.Tensor] = []
 
         def looked() -> None:
-            probe.append(self._step.looked(train.kl_probe_episodes))
-            self._step.compared(probe[0], tiles=1)
+            probe.append(self._step.look(train.kl_probe_episodes))
+            self._step.compare(probe[0], tiles=1)
 
         look = self._above(looked)
         play, cache = self.play(rows_at_once(self._params))
@@ -182,11 +182,11 @@ class Scales:
 
         def played() -> None:
             nonlocal cache
-            with step.played(rows, rows) as reader:
+            with step.play(rows, rows) as reader:
                 reader.cache.reserve(rows, max(lengths.prompt, lengths.whole - STEP))
                 if lengths.turns > 1:
-                    step.told(reader, rows, lengths.whole - lengths.new - lengths.reply - 1)
-                step.written(reader, rows, lengths.whole - 1, 1)
+                    step.read_reply(reader, rows, lengths.whole - lengths.new - lengths.reply - 1)
+                step.write(reader, rows, lengths.whole - 1, 1)
                 cache = sum(each.nbytes for pair in reader.cache._stored.values() for each in pair)
 
         return self._above(played), cache
@@ -202,7 +202,7 @@ class Scales:
             if episodes > rows:  # from the second micro-batch on, the gradients of those before are there
                 for parameter in self._step.adapter:
                     parameter.grad = torch.zeros_like(parameter)
-            self._step.learned(rows, checkpointing=again)
+            self._step.learn(rows, checkpointing=again)
 
         above = self._above(learned)
         for parameter in self._step.adapter:

@@ -150,7 +150,7 @@ class _Timed:
         brief = Rehearsal(self._model, self._params, Lengths(n, 1, 1, 0))
 
         def read() -> None:
-            with brief.played(1, 1):
+            with brief.play(1, 1):
                 pass
 
         read()  # allocates
@@ -171,7 +171,7 @@ class _Timed:
         and looking."""
         train = self._params.train
         again = train.gradient_checkpointing
-        learn = self._seconds(lambda: self._step.learned(rows, checkpointing=again)) * self._episodes / rows
+        learn = self._seconds(lambda: self._step.learn(rows, checkpointing=again)) * self._episodes / rows
         settle = self._settle()
         looked = min(train.kl_probe_episodes, rows)
         look = self._seconds(lambda: self._look(looked)) * train.kl_probe_episodes / looked
@@ -184,19 +184,19 @@ class _Timed:
 
         readers: list[Reader] = []
         with ExitStack() as stack:
-            opened = step.played(rows, different)
+            opened = step.play(rows, different)
             seconds = self._seconds(lambda: readers.append(stack.enter_context(opened)))
             (reader,) = readers
             reader.cache.reserve(rows, lengths.whole)
             ends = [
-                self._seconds(lambda at=at: step.written(reader, rows, at, STEPS)) / STEPS  # type: ignore[misc]
+                self._seconds(lambda at=at: step.write(reader, rows, at, STEPS)) / STEPS  # type: ignore[misc]
                 for at in (lengths.prompt, max(lengths.prompt, lengths.whole - STEPS))
             ]
             seconds += lengths.turns * max(0, lengths.new - 1) * sum(ends) / 2
             if lengths.turns > 1:
                 middle = (lengths.prompt + lengths.whole) // 2 - lengths.reply
                 seconds += (lengths.turns - 1) * self._seconds(
-                    lambda: step.told(reader, rows, max(1, middle))
+                    lambda: step.read_reply(reader, rows, max(1, middle))
                 )
         return seconds * waves
 
@@ -212,8 +212,8 @@ class _Timed:
         return self._seconds(settled)
 
     def _look(self, episodes: int) -> None:
-        hidden = self._step.looked(episodes)
-        self._step.compared(hidden)
+        hidden = self._step.look(episodes)
+        self._step.compare(hidden)
 
     def _seconds(self, done: Callable[[], Any]) -> float:
         begun = self._clock()

@@ -62,7 +62,7 @@ def pass_findings(
 
     The caller puts the model back as it was.
     """
-    chosen = _chosen(
+    chosen = _choose(
         policy, rollouts, params, math.inf if reading is None else deadline.left / (LEARNING * reading)
     )
     if not chosen:
@@ -83,7 +83,7 @@ def pass_findings(
     model.train()
     begun = time.perf_counter()
     try:
-        batch = _laid_out(policy, chosen)
+        batch = _lay_out(policy, chosen)
         logprobs = _logprobs(model, batch, params.generation.temperature)
         # GRPO pulls some episodes up and others down; the signs stand in for advantages that may all be 0
         # today.
@@ -114,7 +114,7 @@ def pass_findings(
     return [_agreement(logprobs.detach(), batch, exact=_is_float32(params)), _gradients(model)], cost
 
 
-def _chosen(policy: Policy, rollouts: Sequence[Rollout], params: Params, most_tokens: float) -> list[Rollout]:
+def _choose(policy: Policy, rollouts: Sequence[Rollout], params: Params, most_tokens: float) -> list[Rollout]:
     """Return a micro-batch, or as much of it as may be afforded: the longest, and the shortest for its
     padding.
 
@@ -135,7 +135,7 @@ def _chosen(policy: Policy, rollouts: Sequence[Rollout], params: Params, most_to
     )
 
 
-def _laid_out(policy: Policy, rollouts: Sequence[Rollout]) -> _Batch:
+def _lay_out(policy: Policy, rollouts: Sequence[Rollout]) -> _Batch:
     device = next(policy.model.parameters()).device
     left, width = (
         max(len(one.prompt_ids) for one in rollouts),

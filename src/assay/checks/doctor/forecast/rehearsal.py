@@ -166,7 +166,7 @@ class Rehearsal:
         self._device = model.get_input_embeddings().weight.device
 
     @contextmanager
-    def played(self, rows: int, different: int) -> Iterator[Reader]:
+    def play(self, rows: int, different: int) -> Iterator[Reader]:
         """Read so many different prompts for so many conversations, as the engine does; give the reader that
         holds them."""
         prompt = self._lengths.prompt
@@ -179,26 +179,26 @@ class Rehearsal:
                 read.append(reader.read(start, [[0] * prompt] * n, np.zeros(n, np.int64)))
             copies = np.arange(different, rows)
             reader.cache.copy(copies % different, copies, prompt)
-            self.chosen(torch.cat(read)[torch.arange(rows, device=self._device) % different])
+            self.sample(torch.cat(read)[torch.arange(rows, device=self._device) % different])
             yield reader
 
-    def chosen(self, logits: torch.Tensor) -> torch.Tensor:
+    def sample(self, logits: torch.Tensor) -> torch.Tensor:
         """Return the tokens that are sampled, int64 [rows]."""
         noise = torch.full((len(logits),), 0.5, dtype=torch.float64, device=self._device)
         return choose(logits, self._params.generation.temperature, noise)[0]
 
-    def told(self, reader: Reader, rows: int, length: int) -> torch.Tensor:
+    def read_reply(self, reader: Reader, rows: int, length: int) -> torch.Tensor:
         """Let each row read the last token it wrote and what it is told, behind so many tokens."""
         return reader.read(0, [[0] * (1 + self._lengths.reply)] * rows, np.full(rows, length, np.int64))
 
-    def written(self, reader: Reader, rows: int, length: int, n: int) -> None:
+    def write(self, reader: Reader, rows: int, length: int, n: int) -> None:
         """Let each row write so many tokens, behind so many."""
         step = reader.steps(rows, np.full(rows, length, np.int64), n)
         chosen = torch.zeros(rows, dtype=torch.long, device=self._device)
         for _ in range(n):
-            chosen = self.chosen(step(chosen))
+            chosen = self.sample(step(chosen))
 
-    def learned(self, rows: int, *, checkpointing: bool) -> None:
+    def learn(self, rows: int, *, checkpointing: bool) -> None:
         """Take one forward and one backward pass over a micro-batch of so many episodes."""
         lengths, train = self._lengths, self._params.train
         ids = torch.zeros(rows, lengths.whole, dtype=torch.long)
@@ -219,7 +219,7 @@ class Rehearsal:
             if checkpointing:
                 model.gradient_checkpointing_disable()
 
-    def looked(self, episodes: int) -> torch.Tensor:
+    def look(self, episodes: int) -> torch.Tensor:
         """Read so many texts for the KL; return hidden states [N, H], which are kept of the base."""
         lengths = self._lengths
         ids = torch.zeros(episodes, lengths.whole, dtype=torch.long, device=self._device)
@@ -233,7 +233,7 @@ class Rehearsal:
                 most=self._params.train.micro_batch_size,
             )[0]
 
-    def compared(self, hidden: torch.Tensor, tiles: int | None = None) -> None:
+    def compare(self, hidden: torch.Tensor, tiles: int | None = None) -> None:
         """Compare hidden states with the base's over the vocabulary, all of them or as many tiles."""
         inner, temperature = self._model.get_base_model(), self._params.generation.temperature
         at_once = max(1, TILE // inner.get_output_embeddings().weight.shape[0])

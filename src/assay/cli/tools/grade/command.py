@@ -138,7 +138,7 @@ def run(root: Path, tasks: Path, completions: Path, asked: GradeRequest) -> None
     write_jsonl(asked.out / EPISODES, episodes)
     write_json(asked.out / "grade.json", found)
     doubts = (*find_empty_golds(task, plays, episodes), *find_disagreement(task, episodes))
-    _tell(found, episodes, doubts, asked.out)
+    _report(found, episodes, doubts, asked.out)
     for alarm in alarms(task, episodes):
         complain(alarm_said(alarm, "episodes"))
 
@@ -166,7 +166,7 @@ def _unknown(texts: Sequence[Answered], model: str | None) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _tell(found: Grade, episodes: Sequence[Episode], doubts: Sequence[str], out: Path) -> None:
+def _report(found: Grade, episodes: Sequence[Episode], doubts: Sequence[str], out: Path) -> None:
     for caution in (*find_written_cautions(found.written), *doubts):
         say(f"WARNING: {caution}")
     what = f"{counted(found.items, 'items')}, {counted(found.draws, 'draws')}"

@@ -223,7 +223,7 @@ def _transcript(messages: Sequence[Any], where: str) -> tuple[str | None, list[s
             continue
         if texts and not told[-1]:
             raise refuse("what the model was told between two completions", "nothing", at, FIX)
-        text, thought = _said(each, at)
+        text, thought = _read_said(each, at)
         texts.append(text)
         told.append([])
         hidden += thought and not text.strip()
@@ -232,7 +232,7 @@ def _transcript(messages: Sequence[Any], where: str) -> tuple[str | None, list[s
     return "\n".join(before) if before else None, texts, between, hidden
 
 
-def _said(message: Mapping[str, Any], where: str) -> tuple[str, bool]:
+def _read_said(message: Mapping[str, Any], where: str) -> tuple[str, bool]:
     """Return what a message says, its calls of tools behind the text, and whether there is thought beside
     it."""
     text, thought = read_message(message)
