@@ -113,7 +113,7 @@ def hostile_pair(text: str, kind: str, number: int) -> Pair:
         }
         return found.model_copy(update={"turns": (first, last), **changes})
 
-    return Pair(f"{kind}, of {text}", one(False), one(True))
+    return Pair(kind, one(False), one(True), f", of {text}")
 
 
 def hostile_pictures(text: str, n: int) -> list[Picture]:

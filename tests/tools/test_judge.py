@@ -339,6 +339,7 @@ def test_a_package_can_be_verified_and_what_is_changed_in_it_is_found(
         ("claim.json", '"n_items": 60', '"n_items": 61'),
         ("report.html", "IMPROVED", "REGRESSED"),
         ("rows/after.csv", ",0.0,0.0,0,", ",1.0,1.0,1,"),
+        ("judged.json", '"kind":"assay-judge/2"', '"kind":"assay-judge/1"'),  # of an earlier version
     ):
         copy = tmp_path / "copy"
         shutil.rmtree(copy, ignore_errors=True)

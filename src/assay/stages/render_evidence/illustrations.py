@@ -35,12 +35,13 @@ def stepped(task: Task, suite: Suite, arms: Arms) -> list[Stepped]:
     offer, found = illustrated(task), list[Stepped]()
     plays = [play for play in suite.plays() if play.draw == 0]
     what = "" if offer is None else " with something to find"
-    for said, wanted in (
-        (f"fixed, the first item of the suite{what} that only the trained policy solves", (False, True)),
-        (f"failed, the first item of the suite{what} that the trained policy does not solve", (None, False)),
+    first = f", the first item of the suite{what} that"
+    for kind, said, wanted in (
+        ("fixed", f"{first} only the trained policy solves", (False, True)),
+        ("failed", f"{first} the trained policy does not solve", (None, False)),
     ):
         for play in plays:
-            pair = Pair(said, before[play.item.id, 0], after[play.item.id, 0])
+            pair = Pair(kind, before[play.item.id, 0], after[play.item.id, 0], said)
             right = pair.before.success if wanted[0] is not None else None, pair.after.success
             turns = sorted(len(each.turns) for each in (pair.before, pair.after))
             if right != wanted or turns[0] < 1 or turns[1] < 2:

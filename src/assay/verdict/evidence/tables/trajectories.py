@@ -21,14 +21,15 @@ KINDS = ("random", "worst", "median", "best", "fixed", "broken")
 class Pair:
     """One item and draw in both arms, and why it is shown."""
 
-    reason: str
+    kind: str  # one of KINDS
     before: Episode
     after: Episode
+    chosen: str = ""  # how, as it goes on from the kind
 
     @property
-    def kind(self) -> str:
-        """The first word of the reason, one of KINDS."""
-        return self.reason.split(" ")[0].rstrip(",")
+    def reason(self) -> str:
+        """Why it is shown, in words."""
+        return f"{self.kind}{self.chosen}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +62,19 @@ def choose_pairs(
     fixed = [key for key in keys if not arms[0][key].success and arms[1][key].success]
     broken = [key for key in keys if arms[0][key].success and not arms[1][key].success]
     middle, total = (len(ranked) - 1) // 2, len(keys)
-    wanted: list[tuple[str, list[tuple[str, int]], int]] = [
-        (f"random, of {total}", _shuffled(keys, rng), n_random),
-        ("worst reward after", ranked, n_each),
-        ("median reward after", ranked[middle:] + ranked[:middle][::-1], n_each),
-        ("best reward after", ranked[::-1], n_each),
-        (f"fixed, one of {len(fixed)} of {total}", _shuffled(fixed, rng), n_each),
-        (f"broken, one of {len(broken)} of {total}", _shuffled(broken, rng), n_each),
+    wanted: list[tuple[str, str, list[tuple[str, int]], int]] = [
+        ("random", f", of {total}", _shuffled(keys, rng), n_random),
+        ("worst", " reward after", ranked, n_each),
+        ("median", " reward after", ranked[middle:] + ranked[:middle][::-1], n_each),
+        ("best", " reward after", ranked[::-1], n_each),
+        ("fixed", f", one of {len(fixed)} of {total}", _shuffled(fixed, rng), n_each),
+        ("broken", f", one of {len(broken)} of {total}", _shuffled(broken, rng), n_each),
     ]
     pairs, seen = [], set()
-    for reason, candidates, n in wanted:
+    for kind, chosen, candidates, n in wanted:
         fresh = [key for key in candidates if key not in seen][:n]
         seen.update(fresh)
-        pairs += [Pair(reason, arms[0][key], arms[1][key]) for key in fresh]
+        pairs += [Pair(kind, arms[0][key], arms[1][key], chosen) for key in fresh]
     return pairs
 
 
