@@ -12,7 +12,7 @@ from assay.core.errors import ConfigError
 from assay.rollout.tasks.own.calls import Call
 from assay.rollout.tasks.own.isolation.worker import Worker
 from assay.rollout.tasks.own.task import own_task
-from tests.tasks.own.test_lessons import REWARD, settings
+from tests.tasks.own.test_lessons import COUNT, REWARD, settings
 
 BAD = [
     ("x = 1\n", {"entry": "other.py:reward"}, "a file mine/other.py, found task.py"),
@@ -78,3 +78,17 @@ def test_a_reward_takes_options_and_what_training_passes(tmp_path: Path) -> None
     task = own_task(settings(options={"paid": 0.5}), str(tmp_path))
     _, state = task.start(task.item({"prompt": "p", "answer": "a"}), 0)
     assert task.step(state, "x").parts == {"reward": 0.5}
+
+
+@pytest.mark.parametrize("isolation", ["inline", "worker"])
+@pytest.mark.parametrize("place", ["assay.tasks.own.api", "assay.rollout"])
+def test_a_task_imports_from_the_public_face_or_from_where_it_used_to(
+    tmp_path: Path, place: str, isolation: str
+) -> None:
+    (tmp_path / "mine").mkdir()
+    code = COUNT.replace(COUNT.split("import")[0].split("from ")[1].strip(), place)
+    assert f"from {place} import Environment, Told" in code
+    (tmp_path / "mine/task.py").write_text(code)
+    changes = {"entry": "task.py:Count", "success": {"compare": "environment"}, "isolation": isolation}
+    task = own_task(settings(**changes, max_turns=3), str(tmp_path))
+    assert task.start(task.item({"steps": 2}), 5)[0][0]["content"] == "left 2"

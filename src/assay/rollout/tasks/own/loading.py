@@ -17,11 +17,14 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from assay.core.errors import ConfigError
+from assay.rollout.tasks.own import api
 from assay.rollout.tasks.own.api import Batched, Environment, Message, Told
 from assay.rollout.tasks.own.mixins import refuse_abilities
 from assay.rollout.tasks.own.settings import OwnTask
 
 ADAPTERS = "assay.adapters:"
+# Where the files of tasks imported from before there was `assay.rollout`; they need not be changed.
+sys.modules.setdefault("assay.tasks.own.api", api)
 IMPORTED = "assay_own_"  # what names of imported files begin with
 # What TRL passes to a reward function beside the columns, as far as there is such a thing for a text alone.
 OF_TRL = {"trainer_state": None, "log_extra": lambda *_: None, "log_metric": lambda *_: None}
