@@ -24,7 +24,7 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from assay.core.decoding import Backend, Decoding
 from assay.rollout.dataset.suite import Play
-from assay.rollout.evaluation.rollout import play
+from assay.rollout.evaluation.rollout import Pace, play
 from assay.rollout.policy.base import tiny
 from assay.rollout.policy.model import Policy
 from assay.rollout.policy.renderer import Dialogue
@@ -153,7 +153,7 @@ class Bench:
         stands)."""
         size = batch or self.work.rows
         decoding = replace(self._decoding, backend=backend or self._decoding.backend)
-        played: Any = play(self.policy, self._task, self._plays, decoding, batch_size=size)
+        played: Any = play(self.policy, self._task, self._plays, decoding, pace=Pace(size))
         return [one.completion_ids for one in played], [one.logprobs for one in played]
 
     def _opened(self) -> list[list[int]]:

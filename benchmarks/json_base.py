@@ -29,6 +29,7 @@ from assay.core.seeds import derive_seed, rng
 from assay.pipeline.project import Project
 from assay.rollout.dataset.suite import choose
 from assay.rollout.evaluation.measure import measure
+from assay.rollout.evaluation.rollout import Pace
 from assay.rollout.policy.base import tiny
 from assay.rollout.policy.model import Policy
 from assay.rollout.policy.renderer import Dialogue
@@ -106,7 +107,7 @@ def make(root: Path) -> None:
     policy.model.eval()
     items = choose(project.items("train"), TRIED // 4, split="train", draws=4, seed=2)
     decoding = Decoding(project.params.generation.temperature, project.params.task.max_new_tokens["json"])
-    played = measure(policy, task, items.plays(), decoding, batch_size=TRIED)
+    played = measure(policy, task, items.plays(), decoding, pace=Pace(TRIED))
     outcomes = [turn.outcome != "failed" for one in played for turn in one.turns]
     folder = root / "models/base"
     folder.mkdir(parents=True, exist_ok=True)

@@ -44,7 +44,7 @@ from assay.pipeline.policies import open_policy
 from assay.pipeline.project import Project
 from assay.rollout.dataset.suite import Play, Suite, choose
 from assay.rollout.evaluation.measure import measure
-from assay.rollout.evaluation.rollout import play
+from assay.rollout.evaluation.rollout import Pace, play
 from assay.rollout.policy.processes import Processes
 
 NEVER = 10**6
@@ -221,7 +221,7 @@ class Ours(Side):
         wall, cpu = time.perf_counter(), time.process_time()
         size = batch_size or self.params.generation.batch_size
         plays, together = self.suite(episodes).plays(), self.processes
-        played = measure(self.policy, self.task, plays, self.decoding, batch_size=size, processes=together)
+        played = measure(self.policy, self.task, plays, self.decoding, pace=Pace(size), processes=together)
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         talks = [self._talk(one) for one in played]
         return self.tallied(talks, [one.reward for one in played], wall, cpu, learned=False)
@@ -242,9 +242,9 @@ class Ours(Side):
         openings."""
         plays = self.suite(episodes).plays()
         size, worst = self.params.generation.batch_size, 0.0
-        for one in play(self.policy, self.task, plays, self.decoding, batch_size=size):
+        for one in play(self.policy, self.task, plays, self.decoding, pace=Pace(size)):
             worst = max(worst, self._apart(self.policy.model, one))
-        greedy = play(self.policy, self.task, plays, replace(self.decoding, temperature=0.0), batch_size=size)
+        greedy = play(self.policy, self.task, plays, replace(self.decoding, temperature=0.0), pace=Pace(size))
         return {"logprob_difference": worst, "greedy": [one.episode.turns[0].completion for one in greedy]}
 
 

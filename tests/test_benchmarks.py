@@ -19,7 +19,7 @@ from benchmarks.common import RESULTS
 
 from assay.core.decoding import Decoding
 from assay.rollout.dataset.suite import choose
-from assay.rollout.evaluation.rollout import play
+from assay.rollout.evaluation.rollout import Pace, play
 from assay.rollout.policy.model import Policy
 from assay.rollout.policy.renderer import Dialogue
 from assay.rollout.tasks.collider import Collider, ColliderSettings, generate
@@ -150,7 +150,7 @@ def test_log_probabilities_of_both_sides_are_those_of_a_plain_forward_pass() -> 
 
 def test_playing_the_natural_way_is_the_same_greedy_play(policy: Policy) -> None:
     greedy = Decoding(0.0, 6)
-    played = list(play(policy, TASK, PLAYS, greedy, batch_size=5))
+    played = list(play(policy, TASK, PLAYS, greedy, pace=Pace(5)))
     ours = [one.episode for one in played]
     theirs = stock.play_naturally(policy, TASK, PLAYS, greedy, 5)
     assert [one["prompt"] for one in theirs] == [len(one.prompt_ids) for one in played]

@@ -138,6 +138,7 @@ from pathlib import Path
 from assay.core.config.settings import TinyArchitecture
 from assay.stages.render_evidence import render
 from assay.rollout.evaluation.measure import measure
+from assay.rollout.evaluation.rollout import Pace
 from assay.rollout.policy.base import tiny
 from assay.core.decoding import Decoding
 from assay.rollout.policy.renderer import Dialogue
@@ -154,7 +155,7 @@ shape = TinyArchitecture(
 policy = Policy(tiny.build_model(shape, words, 0).eval(), words, Dialogue(words), "untrained")
 inputs = project.inputs("heldout")
 plays = replace(inputs.heldout, draws=1).plays()
-episodes = measure(policy, inputs.task, plays, Decoding(1.0, 4), batch_size=32)
+episodes = measure(policy, inputs.task, plays, Decoding(1.0, 4), pace=Pace(32))
 claim = json.loads(project.results("claim.json").read_text())
 print(json.dumps([claim["verdict"], len(episodes), sorted(episodes[0].parts)]))
 """

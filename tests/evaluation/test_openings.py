@@ -13,7 +13,7 @@ from assay.core.records import Episode
 from assay.rollout.dataset.suite import Suite
 from assay.rollout.evaluation.alarms import cuts_said
 from assay.rollout.evaluation.replay import graded_again
-from assay.rollout.evaluation.rollout import play
+from assay.rollout.evaluation.rollout import Pace, play
 from assay.rollout.evaluation.trajectory import open_item
 from assay.rollout.policy.model import Policy
 from assay.rollout.tasks.protocol import Item
@@ -55,7 +55,7 @@ def policy() -> Policy:
 
 def played(policy: Policy, task: Any, *items: Item) -> tuple[Suite, list[Episode]]:
     suite = Suite("heldout", items, 2, 0)
-    rollouts = play(policy, task, suite.plays(), Decoding(1.0, 4), batch_size=64)
+    rollouts = play(policy, task, suite.plays(), Decoding(1.0, 4), pace=Pace(64))
     assert all(len(r.prompt_ids) <= (task.max_prompt_tokens or 1000) for r in rollouts)
     return suite, [r.episode for r in rollouts]
 

@@ -30,7 +30,7 @@ from assay.rollout.dataset.suite import Play, Suite
 from assay.rollout.evaluation import measure as measuring
 from assay.rollout.evaluation.few_shot import Shown, few_shot
 from assay.rollout.evaluation.replay import graded_again, play_baseline
-from assay.rollout.evaluation.rollout import play
+from assay.rollout.evaluation.rollout import Pace, play
 from assay.rollout.policy.base import tiny
 from assay.rollout.policy.base.words import CHAT_TEMPLATE, SPECIAL, Words
 from assay.rollout.policy.engine.choice import masked
@@ -215,7 +215,7 @@ def test_an_untrained_model_writes_nothing_but_valid_answers_when_bound(
     grammars, decoding = Grammars(policy), Decoding(temperature, 60)
 
     def episodes(**named: Any) -> list[Episode]:
-        return [each.episode for each in play(policy, STRUCTURED, plays, decoding, batch_size=5, **named)]
+        return [each.episode for each in play(policy, STRUCTURED, plays, decoding, pace=Pace(5), **named)]
 
     free = episodes()
     assert not any(valid(STRUCTURED, episode) for episode in free)
@@ -242,7 +242,7 @@ def test_where_the_words_cannot_go_on_the_row_is_free_and_known() -> None:
         bounds.append(grammars.bound(STRUCTURED.answer_schema(item)))
         return bounds[-1]
 
-    (rollout,) = play(policy, STRUCTURED, [Play(item, 0, 1, 0)], Decoding(1.0, 30), batch_size=1, bound=bound)
+    (rollout,) = play(policy, STRUCTURED, [Play(item, 0, 1, 0)], Decoding(1.0, 30), pace=Pace(1), bound=bound)
     assert bounds[0].dead and not valid(STRUCTURED, rollout.episode)
 
 

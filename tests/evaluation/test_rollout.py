@@ -19,7 +19,7 @@ from assay.core.seeds import derive_seed
 from assay.rollout.dataset.suite import Play, Suite, choose
 from assay.rollout.evaluation.measure import measure
 from assay.rollout.evaluation.phases import Phases
-from assay.rollout.evaluation.rollout import Lost, Rollout, attempt, play, play_baseline
+from assay.rollout.evaluation.rollout import Lost, Pace, Rollout, attempt, play, play_baseline
 from assay.rollout.policy.model import Policy
 from assay.rollout.tasks.collider import Collider, ColliderSettings, generate
 from tests.evaluation.failing_environment import Failing
@@ -45,36 +45,36 @@ def by_key(rollouts: list[Rollout]) -> dict[tuple[str, int], str]:
 
 def test_an_episode_does_not_depend_on_batch_size_or_order(policy: Policy) -> None:
     plays = suite().plays()
-    whole = by_key(play(policy, TASK, plays, SAMPLED, batch_size=64))
-    assert by_key(play(policy, TASK, plays, SAMPLED, batch_size=5)) == whole
-    assert by_key(play(policy, TASK, plays[::-1], SAMPLED, batch_size=7)) == whole
+    whole = by_key(play(policy, TASK, plays, SAMPLED, pace=Pace(64)))
+    assert by_key(play(policy, TASK, plays, SAMPLED, pace=Pace(5))) == whole
+    assert by_key(play(policy, TASK, plays[::-1], SAMPLED, pace=Pace(7))) == whole
 
 
 def test_draws_of_an_item_differ_but_meet_one_world(policy: Policy) -> None:
     plays = suite(draws=4).plays()
     assert len({p.world_seed for p in plays}) == 6
     assert len({p.seed for p in plays}) == 24
-    played = play(policy, TASK, plays, SAMPLED, batch_size=64)
+    played = play(policy, TASK, plays, SAMPLED, pace=Pace(64))
     first = [r.episode for r in played[:4]]
     assert len({tuple(t.completion for t in e.turns) for e in first}) > 1
 
 
 def test_another_suite_seed_gives_other_episodes(policy: Policy) -> None:
-    one = by_key(play(policy, TASK, suite(seed=0).plays(), SAMPLED, batch_size=64))
-    other = by_key(play(policy, TASK, suite(seed=1).plays(), SAMPLED, batch_size=64))
+    one = by_key(play(policy, TASK, suite(seed=0).plays(), SAMPLED, pace=Pace(64)))
+    other = by_key(play(policy, TASK, suite(seed=1).plays(), SAMPLED, pace=Pace(64)))
     assert one != other
     assert suite(seed=0).digest != suite(seed=1).digest
 
 
 def test_the_tokens_of_a_rollout_are_those_of_its_turns(policy: Policy) -> None:
-    for rollout in play(policy, TASK, suite().plays(), SAMPLED, batch_size=64):
+    for rollout in play(policy, TASK, suite().plays(), SAMPLED, pace=Pace(64)):
         assert len(rollout.completion_ids) == len(rollout.mask) == len(rollout.logprobs)
         assert sum(rollout.mask) == rollout.episode.n_tokens
         assert rollout.mask[0] == rollout.mask[-1] == 1
 
 
 def test_a_turn_names_the_tokens_that_it_was_conditioned_on(policy: Policy) -> None:
-    for rollout in play(policy, TASK, suite().plays(), SAMPLED, batch_size=5):
+    for rollout in play(policy, TASK, suite().plays(), SAMPLED, pace=Pace(5)):
         begins = [
             k
             for k, (before, now) in enumerate(zip([0, *rollout.mask], rollout.mask, strict=False))
@@ -89,7 +89,7 @@ def test_a_turn_names_the_tokens_that_it_was_conditioned_on(policy: Policy) -> N
 
 def test_stored_completions_replayed_give_the_same_episode(policy: Policy) -> None:
     plays = suite().plays()
-    for one, rollout in zip(plays, play(policy, TASK, plays, SAMPLED, batch_size=64), strict=True):
+    for one, rollout in zip(plays, play(policy, TASK, plays, SAMPLED, pace=Pace(64)), strict=True):
         _, state = TASK.start(one.item, one.world_seed)
         for turn in rollout.episode.turns:
             step = TASK.step(state, turn.completion)
@@ -136,7 +136,7 @@ def plays_apart() -> list[Play]:
 
 @pytest.fixture(scope="module")
 def clean(policy: Policy) -> list[Rollout]:
-    return play(policy, TASK, plays_apart(), SAMPLED, batch_size=5)
+    return play(policy, TASK, plays_apart(), SAMPLED, pace=Pace(5))
 
 
 def same(one: Rollout, other: Rollout) -> bool:
@@ -150,7 +150,7 @@ def test_an_episode_lost_to_the_environment_leaves_all_others_as_they_were(
 ) -> None:
     victim = plays_apart()[7]
     task = Failing(TASK, {(call, victim.item.id, victim.world_seed): 99})
-    found = attempt(policy, task, plays_apart(), SAMPLED, batch_size=5, retries=2)
+    found = attempt(policy, task, plays_apart(), SAMPLED, pace=Pace(5, retries=2))
     lost = found[7]
     assert isinstance(lost, Lost)
     assert lost.play == victim
@@ -166,7 +166,7 @@ def test_a_call_that_succeeds_when_made_again_leaves_no_trace_but_its_count(
 ) -> None:
     victim = plays_apart()[3]
     task = Failing(TASK, {(call, victim.item.id, victim.world_seed): 2})
-    found = play(policy, task, plays_apart(), SAMPLED, batch_size=5, retries=2)
+    found = play(policy, task, plays_apart(), SAMPLED, pace=Pace(5, retries=2))
     assert all(same(one, other) for one, other in zip(found, clean, strict=True))
     assert [one.retries for one in found] == [2 if place == 3 else 0 for place in range(12)]
 
@@ -178,7 +178,7 @@ def test_a_lost_play_keeps_the_tokens_there_were_and_always_has_one(
     for place, call in enumerate(("start", "step 0", "step 1", "judge")):
         victim, whole = plays_apart()[place], clean[place]
         task = Failing(TASK, {(call, victim.item.id, victim.world_seed): 1})
-        lost = attempt(policy, task, plays_apart(), SAMPLED, batch_size=12)[place]
+        lost = attempt(policy, task, plays_apart(), SAMPLED, pace=Pace(12))[place]
         assert isinstance(lost, Lost) and (lost.attempts, lost.retries) == (1, 0)
         assert len(lost.completion_ids) == len(lost.mask) == len(lost.logprobs) >= 1
         if call == "start":
@@ -199,7 +199,7 @@ def test_what_is_measured_is_never_scored_without_its_lost_episodes(policy: Poli
     victim = plays_apart()[2]
     task = Failing(TASK, {("step 0", victim.item.id, victim.world_seed): 99})
     with pytest.raises(EnvironmentLost, match=rf"item {victim.item.id}, draw 0: .*after 30 s \(3 attempts\)"):
-        play(policy, task, plays_apart(), SAMPLED, batch_size=5, retries=2)
+        play(policy, task, plays_apart(), SAMPLED, pace=Pace(5, retries=2))
     # At once: a dead environment is not asked for every other row too, each with its own time to wait.
     assert sum(n for (call, _, _), n in task.calls.items() if call == "step 0") == 2 + 3
 
@@ -207,7 +207,7 @@ def test_what_is_measured_is_never_scored_without_its_lost_episodes(policy: Poli
 def test_copies_of_an_opening_share_its_failure(policy: Policy) -> None:
     plays = suite(draws=3).plays()
     task = Failing(TASK, {("start", plays[0].item.id, plays[0].world_seed): 99})
-    found = attempt(policy, task, plays, SAMPLED, batch_size=64, retries=1)
+    found = attempt(policy, task, plays, SAMPLED, pace=Pace(64, retries=1))
     assert [isinstance(one, Lost) for one in found] == [True] * 3 + [False] * 15
     assert [one.retries for one in found] == [1] + [0] * 17
     assert task.calls["start", plays[0].item.id, plays[0].world_seed] == 2
@@ -216,7 +216,7 @@ def test_copies_of_an_opening_share_its_failure(policy: Policy) -> None:
 def test_a_batch_that_is_lost_as_a_whole_does_not_stop_the_next(policy: Policy, clean: list[Rollout]) -> None:
     plays = plays_apart()
     task = Failing(TASK, {("start", each.item.id, each.world_seed): 9 for each in plays[:4]})
-    found = attempt(policy, task, plays, SAMPLED, batch_size=4)
+    found = attempt(policy, task, plays, SAMPLED, pace=Pace(4))
     assert [isinstance(one, Lost) for one in found] == [True] * 4 + [False] * 8
     assert all(
         isinstance(one, Rollout) and same(one, other) for one, other in zip(found[4:], clean[4:], strict=True)
@@ -231,7 +231,7 @@ def test_a_bug_of_an_environment_is_no_failure_of_it_and_is_not_tried_again(poli
 
     task = Broken(TASK, {})
     with pytest.raises(KeyError, match="a bug"):
-        attempt(policy, task, plays_apart(), SAMPLED, batch_size=5, retries=3)
+        attempt(policy, task, plays_apart(), SAMPLED, pace=Pace(5, retries=3))
     assert task.calls["step", "", 0] == 1
 
 
@@ -248,7 +248,7 @@ def test_whatever_fails_each_play_is_either_lost_or_what_it_would_have_been(
     named = {
         (call, plays[place].item.id, plays[place].world_seed): n for (call, place), n in failures.items()
     }
-    found = attempt(policy, Failing(TASK, named), plays, SAMPLED, batch_size=5, retries=2)
+    found = attempt(policy, Failing(TASK, named), plays, SAMPLED, pace=Pace(5, retries=2))
     for place, (one, whole) in enumerate(zip(found, clean, strict=True)):
         made = {"start", "judge", *(f"step {turn}" for turn in range(len(whole.episode.turns)))}
         times = [n for (call, at), n in failures.items() if at == place and call in made]
@@ -275,7 +275,7 @@ def test_time_is_told_by_what_was_done_and_changes_nothing(policy: Policy, clean
             time.sleep(0.002)
 
     phases, started = Phases(), time.perf_counter()
-    found = play(policy, Slow(TASK, {}), plays_apart(), SAMPLED, batch_size=5, phases=phases)
+    found = play(policy, Slow(TASK, {}), plays_apart(), SAMPLED, pace=Pace(5, phases=phases))
     wall, seconds = time.perf_counter() - started, phases.take()
     assert all(same(one, other) for one, other in zip(found, clean, strict=True))
     assert set(seconds) == {"encode", "generate", "environment", "reward"}
@@ -300,8 +300,8 @@ class Memory:
 
 def test_kept_units_are_not_played_again_and_the_report_is_the_same(policy: Policy) -> None:
     memory, told = Memory({}), list[int]()
-    whole = measure(policy, TASK, suite().plays(), SAMPLED, batch_size=5, kept=memory)
-    assert whole == measure(policy, TASK, suite().plays(), SAMPLED, batch_size=5) and memory.put_again == [
+    whole = measure(policy, TASK, suite().plays(), SAMPLED, pace=Pace(5), kept=memory)
+    assert whole == measure(policy, TASK, suite().plays(), SAMPLED, pace=Pace(5)) and memory.put_again == [
         0,
         1,
         2,
@@ -309,20 +309,20 @@ def test_kept_units_are_not_played_again_and_the_report_is_the_same(policy: Poli
     half = Memory({0: memory.units[0], 2: memory.units[2]})
     phases = Phases()
     again = measure(
-        policy, TASK, suite().plays(), SAMPLED, batch_size=5, kept=half, progress=told.append, phases=phases
+        policy, TASK, suite().plays(), SAMPLED, pace=Pace(5, progress=told.append, phases=phases), kept=half
     )
     assert again == whole and half.put_again == [1] and told[:2] == [4, 4] and sum(told) == 12
     assert phases.take()
-    assert measure(policy, TASK, suite().plays(), SAMPLED, batch_size=5, kept=half, phases=phases) == whole
+    assert measure(policy, TASK, suite().plays(), SAMPLED, pace=Pace(5, phases=phases), kept=half) == whole
     assert phases.take() == {}
 
 
 def test_a_kept_unit_of_other_plays_is_played_again(policy: Policy) -> None:
     memory = Memory({})
-    measure(policy, TASK, suite(seed=1).plays(), SAMPLED, batch_size=5, kept=memory)
-    whole = measure(policy, TASK, suite().plays(), SAMPLED, batch_size=5)
+    measure(policy, TASK, suite(seed=1).plays(), SAMPLED, pace=Pace(5), kept=memory)
+    whole = measure(policy, TASK, suite().plays(), SAMPLED, pace=Pace(5))
     memory.put_again.clear()
-    assert measure(policy, TASK, suite().plays(), SAMPLED, batch_size=5, kept=memory) == whole
+    assert measure(policy, TASK, suite().plays(), SAMPLED, pace=Pace(5), kept=memory) == whole
     assert memory.put_again == [0, 1, 2]
 
 
@@ -330,10 +330,10 @@ def test_units_before_a_loss_are_kept(policy: Policy) -> None:
     plays, memory = suite().plays(), Memory({})
     task = Failing(TASK, {("step 0", plays[7].item.id, plays[7].world_seed): 3})
     with pytest.raises(EnvironmentLost, match="goes on with the batches"):
-        measure(policy, task, suite().plays(), SAMPLED, batch_size=5, retries=1, kept=memory)
+        measure(policy, task, suite().plays(), SAMPLED, pace=Pace(5, retries=1), kept=memory)
     assert memory.put_again == [0]
-    again = measure(policy, task, suite().plays(), SAMPLED, batch_size=5, retries=1, kept=memory)
-    assert again == measure(policy, TASK, suite().plays(), SAMPLED, batch_size=5) and memory.put_again == [
+    again = measure(policy, task, suite().plays(), SAMPLED, pace=Pace(5, retries=1), kept=memory)
+    assert again == measure(policy, TASK, suite().plays(), SAMPLED, pace=Pace(5)) and memory.put_again == [
         0,
         1,
         2,

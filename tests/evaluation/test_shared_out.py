@@ -16,7 +16,7 @@ from assay.rollout.dataset.suite import choose
 from assay.rollout.evaluation import measure as measuring
 from assay.rollout.evaluation.measure import measure
 from assay.rollout.evaluation.replay import graded_again
-from assay.rollout.evaluation.rollout import play_baseline
+from assay.rollout.evaluation.rollout import Pace, play_baseline
 from assay.rollout.policy.model import Policy
 from assay.rollout.policy.processes import Processes
 from assay.rollout.tasks.collider import Collider, ColliderSettings, generate
@@ -75,9 +75,8 @@ def shared_out(
                 task,
                 suite().plays(),
                 SAMPLED,
-                batch_size=BATCH,
+                pace=Pace(BATCH, progress=progress),
                 kept=kept(rank),
-                progress=progress,
                 processes=Threads(rank, table, barrier),
             )
         except (EnvironmentLost, SystemExit) as error:
@@ -95,7 +94,7 @@ def shared_out(
 def test_any_number_of_processes_plays_every_unit_once_and_gives_the_episodes_of_one(
     n: int, policy: Policy, played: list[int]
 ) -> None:
-    whole = measure(policy, TASK, suite().plays(), SAMPLED, batch_size=BATCH)
+    whole = measure(policy, TASK, suite().plays(), SAMPLED, pace=Pace(BATCH))
     played.clear()
     disks, told = [Memory({}) for _ in range(n)], Counter[int]()
     assert shared_out(n, policy, TASK, lambda rank: disks[rank], told) == [whole] * n
@@ -108,7 +107,7 @@ def test_any_number_of_processes_plays_every_unit_once_and_gives_the_episodes_of
 
 
 def test_what_one_process_kept_three_go_on_with(policy: Policy, played: list[int]) -> None:
-    whole = measure(policy, TASK, suite().plays(), SAMPLED, batch_size=BATCH)
+    whole = measure(policy, TASK, suite().plays(), SAMPLED, pace=Pace(BATCH))
     disk, told = Memory({k: whole[BATCH * k : BATCH * k + BATCH] for k in (0, 3)}), Counter[int]()
     played.clear()
     assert shared_out(3, policy, TASK, lambda rank: disk, told) == [whole] * 3

@@ -16,7 +16,7 @@ from assay.rollout.dataset.suite import Suite, choose
 from assay.rollout.evaluation import retries
 from assay.rollout.evaluation.measure import measure
 from assay.rollout.evaluation.replay import graded_again
-from assay.rollout.evaluation.rollout import Lost, Rollout, attempt, play, play_baseline
+from assay.rollout.evaluation.rollout import Lost, Pace, Rollout, attempt, play, play_baseline
 from assay.rollout.policy.model import Policy
 from assay.rollout.tasks.own.isolation.server import ADDRESS
 from assay.rollout.tasks.own.task import OwnState, OwnTask, own_task
@@ -123,9 +123,9 @@ def dumped(rollouts: Sequence[Rollout | Lost]) -> list[str]:
 def test_at_once_or_one_after_the_other_gives_the_same_episodes(root: Path, policy: Policy) -> None:
     task = game(root)
     plays = suite(task).plays()
-    together = play(policy, task, plays, SAMPLED, batch_size=16)
+    together = play(policy, task, plays, SAMPLED, pace=Pace(16))
     alone: Any = OneByOne(task)
-    assert dumped(together) == dumped(play(policy, alone, plays, SAMPLED, batch_size=16))
+    assert dumped(together) == dumped(play(policy, alone, plays, SAMPLED, pace=Pace(16)))
     assert len({len(one.episode.turns) for one in together}) > 1
     assert (
         graded_again(task, suite(task), [one.episode for one in together], "them", rewards=0, metrics=0) == []
@@ -159,11 +159,11 @@ def test_only_what_was_lost_is_tried_again_and_changes_nothing(
     monkeypatch.setattr(retries, "pause", waited.append)
     sound = game(root)
     plays = suite(sound).plays()
-    expected = dumped(play(policy, sound, plays, SAMPLED, batch_size=64))
+    expected = dumped(play(policy, sound, plays, SAMPLED, pace=Pace(64)))
     task = game(root, Losing)
     monkeypatch.setattr(Losing, "losses", {("r1", -1): 2, ("r3", 0): 1, ("r4", 1): 2})
     monkeypatch.setattr(Losing, "made", [])
-    found = play(policy, task, plays, SAMPLED, batch_size=64, retries=2)
+    found = play(policy, task, plays, SAMPLED, pace=Pace(64, retries=2))
     assert dumped(found) == expected
     assert Losing.made[:3] == [[(f"r{n}", -1) for n in range(10)], [("r1", -1)], [("r1", -1)]]
     assert Losing.made[4] == [("r3", 0)]
@@ -178,19 +178,19 @@ def test_what_is_lost_for_good_is_masked_alone_or_ends_an_evaluation(
     task = game(root, Losing)
     plays = suite(task).plays()
     monkeypatch.setattr(Losing, "losses", {("r2", -1): 2, ("r5", 0): 6})
-    found = attempt(policy, task, plays, SAMPLED, batch_size=64, retries=1)
+    found = attempt(policy, task, plays, SAMPLED, pace=Pace(64, retries=1))
     lost = [one for one in found if isinstance(one, Lost)]
     assert {one.play.item.id for one in lost} == {"r2", "r5"}
     assert all(isinstance(one, Rollout) or one.attempts == 2 for one in found)
     monkeypatch.setattr(Losing, "losses", {("r5", 0): 6})
     with pytest.raises(EnvironmentLost, match=r"item r5, draw 0(.|\n)*lost r5 \(2 attempts\)"):
-        play(policy, task, plays, SAMPLED, batch_size=64, retries=1)
+        play(policy, task, plays, SAMPLED, pace=Pace(64, retries=1))
 
 
 def test_code_that_raises_ends_the_evaluation_with_the_item(root: Path, policy: Policy) -> None:
     task = game(root)
     with pytest.raises(TaskError, match=r"item r\d(.|\n)*ValueError: broken on purpose"):
-        play(policy, task, suite(task, **{"raise": 1}).plays(), SAMPLED, batch_size=8, retries=3)
+        play(policy, task, suite(task, **{"raise": 1}).plays(), SAMPLED, pace=Pace(8, retries=3))
 
 
 def test_a_player_that_was_lost_moves_as_it_would_have(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,7 +234,7 @@ def servers() -> Iterator[list[subprocess.Popen[str]]]:
 def test_an_evaluation_goes_on_when_its_server_is_there_again(
     root: Path, policy: Policy, monkeypatch: pytest.MonkeyPatch, servers: list[subprocess.Popen[str]]
 ) -> None:
-    expected = measure(policy, game(root), suite(game(root)).plays(), SAMPLED, batch_size=6)
+    expected = measure(policy, game(root), suite(game(root)).plays(), SAMPLED, pace=Pace(6))
     servers.append(serve(root, 0, game(root, isolation="inline").settings))
     address = servers[0].address  # type: ignore[attr-defined]
     monkeypatch.setenv(ADDRESS, address)
@@ -248,11 +248,11 @@ def test_an_evaluation_goes_on_when_its_server_is_there_again(
 
     with pytest.raises(EnvironmentLost, match="Connection refused"):
         measure(
-            policy, task, suite(task).plays(), SAMPLED, batch_size=6, retries=1, kept=units, progress=killed
+            policy, task, suite(task).plays(), SAMPLED, pace=Pace(6, retries=1, progress=killed), kept=units
         )
     assert 0 < len(units.found) < 5
     servers.append(serve(root, int(address.rpartition(":")[2]), game(root).settings))
-    again = measure(policy, task, suite(task).plays(), SAMPLED, batch_size=6, retries=1, kept=units)
+    again = measure(policy, task, suite(task).plays(), SAMPLED, pace=Pace(6, retries=1), kept=units)
     assert [each.model_dump_json() for each in again] == [each.model_dump_json() for each in expected]
 
 
@@ -261,12 +261,12 @@ def test_an_evaluation_in_a_worker_that_dies_says_so_and_goes_on_when_it_is_mend
     root: Path, policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retries, "pause", lambda seconds: None)
-    expected = measure(policy, game(root), suite(game(root)).plays(), SAMPLED, batch_size=30)
+    expected = measure(policy, game(root), suite(game(root)).plays(), SAMPLED, pace=Pace(30))
     task = game(root, isolation="worker")
     (root / "die").touch()
     with pytest.raises(EnvironmentLost, match=r"the worker ended in the middle \(exit code 9\)"):
-        measure(policy, task, suite(task).plays()[:3], SAMPLED, batch_size=30)  # each starts a worker
+        measure(policy, task, suite(task).plays()[:3], SAMPLED, pace=Pace(30))  # each starts a worker
     (root / "die").unlink()
-    assert measure(policy, task, suite(task).plays(), SAMPLED, batch_size=30) == expected
+    assert measure(policy, task, suite(task).plays(), SAMPLED, pace=Pace(30)) == expected
     assert task.runner is not None
     task.runner.close()

@@ -26,6 +26,7 @@ from assay.pipeline.inputs import decoding_of
 from assay.pipeline.policies import ADAPTER, open_policy
 from assay.pipeline.project import Project
 from assay.rollout.evaluation.measure import measure
+from assay.rollout.evaluation.rollout import Pace
 from assay.rollout.policy.model import Policy
 from assay.rollout.tasks.protocol import Item
 from assay.stages import base, fingerprint
@@ -307,7 +308,7 @@ def _trained(project: Project) -> Outcome:
     del policy
     again = open_policy(project.params, project.root / "models/base", project.root / ADAPTER)
     episodes = measure(
-        again, judged, project.inputs("heldout").heldout.plays(), decoding_of(project.params), batch_size=4
+        again, judged, project.inputs("heldout").heldout.plays(), decoding_of(project.params), pace=Pace(4)
     )
     return Outcome(adapted, unmoved, four_bit, before, logprobs(again, ids), len(episodes))
 

@@ -130,10 +130,11 @@ def test_a_validation_is_summarised_once_and_every_row_has_the_same_columns(
     project: Project, policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from assay.core.decoding import Decoding
+    from assay.rollout.evaluation.rollout import Pace
     from assay.rollout.evaluation.rollout import play as played
 
     suite, task = project.inputs("validation").validation, project.task()
-    sampled = [r.episode for r in played(policy, task, suite.plays(), Decoding(1.0, 8), batch_size=64)]
+    sampled = [r.episode for r in played(policy, task, suite.plays(), Decoding(1.0, 8), pace=Pace(64))]
     greedy = [e for e in sampled if e.draw == 0]
     history = History(validations=[Validation(0, sampled, greedy)])
     computed: list[int] = []

@@ -23,6 +23,7 @@ from assay.core.storage.json import read_records
 from assay.rollout.dataset.suite import choose
 from assay.rollout.evaluation.measure import measure
 from assay.rollout.evaluation.replay import play_baseline
+from assay.rollout.evaluation.rollout import Pace
 from assay.rollout.policy.base import pretrained, tiny
 from assay.rollout.policy.model import load
 from assay.rollout.tasks.collider import Collider, ColliderSettings
@@ -108,7 +109,7 @@ def test_a_split_of_the_project_is_played_as_the_stages_play_it(tmp_path: Path) 
     items = [TASK.item(json.loads(line)) for line in Path(HELDOUT).read_text().splitlines()]
     policy = load(Path("models/base"), adapter=None, device="cpu", dtype="float32", quantization=None)
     suite = choose(items, 6, split="heldout", draws=3, seed=0)
-    expected = measure(policy, TASK, suite.plays(), Decoding(0.7, 8), batch_size=64)
+    expected = measure(policy, TASK, suite.plays(), Decoding(0.7, 8), pace=Pace(64))
     same = report_on(expected, suite, policy.digest, "sampled")
     assert episodes == [each.model_copy(update={"policy": policy.digest}) for each in expected]
     # Its suite knows the records of the file and the rules of the task, which the one made here does not; the

@@ -202,7 +202,7 @@ def test_attention_to_what_decides_is_that_to_all_where_nothing_else_is_asked(
         pack.keep(kept)
         out, sums = flat_attention.attend_flat(q, k, v, pack, rule, deciding=deciding)
         into = [torch.full_like(x, torch.nan) for x in (q, k, v)]
-        flat_attention.attend_back(above, q, k, v, out, sums, pack, rule, into, deciding=deciding)
+        flat_attention.attend_back(above, (q, k, v), out, sums, pack, rule, into, deciding=deciding)
         found.append([out[kept], *into])
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(other, one, rtol=1e-11, atol=1e-12)

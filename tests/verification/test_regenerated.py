@@ -19,6 +19,7 @@ from assay.pipeline.inputs import decoding_of
 from assay.pipeline.project import Project
 from assay.rollout.dataset.suite import Play, Suite
 from assay.rollout.evaluation.replay import graded_again
+from assay.rollout.evaluation.rollout import Pace
 from assay.rollout.evaluation.rollout import play as played_by
 from assay.rollout.evaluation.trajectory import Rollout, episode_of, turn_of
 from assay.rollout.policy.model import load
@@ -206,7 +207,7 @@ def test_which_of_several_ends_a_completion_wrote_is_found_again(project: Projec
     ended = replace(
         policy, dialogue=Dialogue(policy.tokenizer, ends=[3, *range(5, len(policy.tokenizer), 9)])
     )
-    played = played_by(ended, task, plays, decoding, batch_size=8)
+    played = played_by(ended, task, plays, decoding, pace=Pace(8))
     episodes = [each.episode for each in played if isinstance(each, Rollout)]
     assert len(episodes) == len(plays) and any(len(episode.turns) > 1 for episode in episodes)
     found = [

@@ -23,7 +23,7 @@ from assay.rollout.evaluation.alarms import alarm_said, alarms, collapsed_said, 
 from assay.rollout.evaluation.measure import measure
 from assay.rollout.evaluation.measures import mean_of
 from assay.rollout.evaluation.phases import Phases, latency
-from assay.rollout.evaluation.rollout import Bounding
+from assay.rollout.evaluation.rollout import Bounding, Pace
 from assay.rollout.policy.model import Policy
 from assay.rollout.policy.processes import Processes
 from assay.rollout.tasks.protocol import Task, answer_key
@@ -123,10 +123,12 @@ class Measurement:
                 task,
                 plays,
                 decoding,
-                batch_size=params.generation.batch_size,
-                progress=advance,
-                phases=phases,
-                retries=params.health.retries,
+                pace=Pace(
+                    params.generation.batch_size,
+                    progress=advance,
+                    phases=phases,
+                    retries=params.health.retries,
+                ),
                 kept=kept,
                 processes=self.processes,
                 bound=bound,

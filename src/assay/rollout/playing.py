@@ -16,6 +16,7 @@ from assay.core.records import Episode
 from assay.core.storage.json import digest
 from assay.rollout.dataset.suite import Suite
 from assay.rollout.evaluation.measure import measure
+from assay.rollout.evaluation.rollout import Pace
 from assay.rollout.policy.model import Policy
 from assay.rollout.policy.renderer import Dialogue
 from assay.rollout.tasks.own.api import Batched, Environment
@@ -126,7 +127,7 @@ def play(
         dialogue = Dialogue(engine.tokenizer, ends=ends)
         policy = Policy(engine.model, engine.tokenizer, dialogue, "in memory")
         decoding = Decoding(engine.temperature, engine.max_new_tokens, engine.backend)
-        return measure(policy, task, suite.plays(), decoding, batch_size=engine.batch_size)
+        return measure(policy, task, suite.plays(), decoding, pace=Pace(engine.batch_size))
     finally:
         runner.close()
 

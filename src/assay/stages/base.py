@@ -25,6 +25,7 @@ from assay.pipeline.project import Project
 from assay.rollout.dataset.suite import choose
 from assay.rollout.evaluation.measure import measure
 from assay.rollout.evaluation.measures import mean_of
+from assay.rollout.evaluation.rollout import Pace
 from assay.rollout.policy.base import pretrained, tiny
 from assay.rollout.policy.base.limits import refuse_too_large
 from assay.rollout.policy.digests import digest_folder
@@ -234,10 +235,10 @@ def check(folder: Path, inputs: Inputs, settings: ScratchBase) -> dict[str, floa
     plays = choose(items, min(gates.episodes, len(items)), split="train", draws=1, seed=0).plays()
     batch_size, retries = params.generation.batch_size, params.health.retries
     sampled = decoding_of(params, rollout=True)  # as training will begin: cooler, it would look better
-    episodes = measure(policy, task, plays, sampled, batch_size=batch_size, retries=retries)
+    episodes = measure(policy, task, plays, sampled, pace=Pace(batch_size, retries=retries))
     if learner(task):
         greedy = decoding_of(params, greedy=True)
-        likeliest = measure(policy, task, plays, greedy, batch_size=batch_size, retries=retries)
+        likeliest = measure(policy, task, plays, greedy, pace=Pace(batch_size, retries=retries))
         gap = (mean_of(likeliest, "success_rate") or 0.0) - (mean_of(episodes, "success_rate") or 0.0)
         if gap > SHARPER:
             complain(

@@ -249,9 +249,7 @@ def attend_flat(
 
 def attend_back(
     above: torch.Tensor,
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
+    qkv: Sequence[torch.Tensor],
     out: torch.Tensor,
     sums: torch.Tensor,
     pack: Pack,
@@ -264,9 +262,7 @@ def attend_back(
 
     Args:
         above: That of `out`, [N, H, D]; 0 wherever nothing was asked for.
-        q: What was given to `attend_flat`; the same for k, v, pack, rule and deciding.
-        k: The same.
-        v: The same.
+        qkv: What was given to `attend_flat`: q, k and v; the same for pack, rule and deciding.
         out: What `attend_flat` returned; the same for sums.
         sums: The same.
         pack: The same.
@@ -274,7 +270,7 @@ def attend_back(
         into: Where gradients go.
         deciding: The same.
     """
-    above, out = above.transpose(0, 1), out.transpose(0, 1)
+    (q, k, v), above, out = qkv, above.transpose(0, 1), out.transpose(0, 1)
     of_q, of_k, of_v = into
     for stretch in pack.stretches:
         p = _Parts(stretch, q, k, v, rule, deciding=deciding)
@@ -328,7 +324,7 @@ class _Flat(torch.autograd.Function):
         """Return the gradients of q, k and v."""
         q, k, v, out, sums = ctx.saved_tensors
         found = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
-        attend_back(gradients[0], q, k, v, out, sums, ctx.pack, ctx.rule, found)
+        attend_back(gradients[0], (q, k, v), out, sums, ctx.pack, ctx.rule, found)
         return *found, None, None, None
 
 

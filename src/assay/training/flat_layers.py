@@ -165,9 +165,9 @@ class _Layer(torch.autograd.Function):
             of_seen = of_seen.new_zeros(len(qkv), of_seen.shape[1]).index_add_(0, look.kept, of_seen)
             above = above.new_zeros(normed.shape).index_add_(0, look.kept, above)
         below = torch.empty_like(qkv)
-        q, k, v = look.parts(qkv)
         above_it, only = of_seen.view_as(seen), look.kept is not None
-        attend_back(above_it, q, k, v, seen, sums, look.pack, look.rule, look.parts(below), deciding=only)
+        read, written = look.parts(qkv), look.parts(below)
+        attend_back(above_it, read, seen, sums, look.pack, look.rule, written, deciding=only)
         look.turn(below, look.turns.conj())
         if heads is not None:
             turned = below[:, : heads.shape[1]]

@@ -19,7 +19,7 @@ from assay.core.records import Episode
 from assay.core.seeds import derive_seed
 from assay.rollout.dataset.suite import Play, Suite, choose, units
 from assay.rollout.evaluation.phases import Phases
-from assay.rollout.evaluation.rollout import Lost, Rollout, attempt
+from assay.rollout.evaluation.rollout import Lost, Pace, Rollout, attempt
 from assay.rollout.policy.model import Policy
 from assay.rollout.policy.processes import Processes
 from assay.rollout.tasks.protocol import Item, Task
@@ -81,9 +81,9 @@ class GroupRollouts:
             setup.task,
             plays,
             self._decoding,
-            batch_size=setup.params.generation.batch_size,
-            phases=self._phases,
-            retries=setup.params.health.retries,
+            pace=Pace(
+                setup.params.generation.batch_size, phases=self._phases, retries=setup.params.health.retries
+            ),
         )
         self._within_budget(step)
         for each, item_id in zip(self.latest, item_ids, strict=True):
@@ -194,7 +194,7 @@ class SideRollouts:
 
     def _play(self, task: Task, plays: Sequence[Play], decoding: Decoding) -> list[Rollout | Lost]:
         size, retries = self._params.generation.batch_size, self._params.health.retries
-        return attempt(self._policy, task, plays, decoding, batch_size=size, retries=retries)
+        return attempt(self._policy, task, plays, decoding, pace=Pace(size, retries=retries))
 
 
 def whole(played: Sequence[Episode | Lost]) -> list[Episode]:

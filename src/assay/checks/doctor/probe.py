@@ -22,7 +22,7 @@ from assay.core.seeds import derive_seed
 from assay.health.rules.alarm_levels import ROUNDING
 from assay.health.rules.signals import StepSignals, episode_text
 from assay.rollout.dataset.suite import Play
-from assay.rollout.evaluation.rollout import Lost, Rollout, attempt
+from assay.rollout.evaluation.rollout import Lost, Pace, Rollout, attempt
 from assay.rollout.evaluation.trajectory import open_item
 from assay.rollout.policy.backends.select import converse
 from assay.rollout.policy.engine.context import positions_of
@@ -111,7 +111,7 @@ def play_probe(
         allowed = part if not seconds else part[: max(0, int((pace.seconds - seconds) / seconds))]
         plays = [each for group in allowed for each in group]
         if plays:
-            found = attempt(policy, task, plays, decoding, batch_size=size, retries=retries)
+            found = attempt(policy, task, plays, decoding, pace=Pace(size, retries=retries))
             played += zip(plays, found, strict=True)
         seconds = time.monotonic() - begun
     observed.until = None

@@ -118,6 +118,7 @@ def run(root: Path, asked: EvaluationRequest) -> None:
     """Play, print a table, and write episodes.jsonl, report.json and, apart from them, how long it took."""
     from assay.cli.tools.policy_folder import open_folder
     from assay.rollout.evaluation.measure import measure  # torch, which a served model does not need
+    from assay.rollout.evaluation.rollout import Pace
 
     if asked.policy is None:
         fix = "--policy FOLDER, --player NAME, or --served URL --model NAME"
@@ -137,9 +138,7 @@ def run(root: Path, asked: EvaluationRequest) -> None:
             task,
             plays,
             ready.decoding,
-            batch_size=batch_size,
-            progress=stopwatch,
-            retries=project.params.health.retries,
+            pace=Pace(batch_size, progress=stopwatch, retries=project.params.health.retries),
         )
     report = report_of(ready, episodes, policy.digest)
     evaluation = evaluation_of(ready, asked.tasks, str(asked.policy), report, episodes)

@@ -8,8 +8,7 @@ from typing import Protocol
 from assay.core.decoding import Decoding
 from assay.core.records import Episode
 from assay.rollout.dataset.suite import Play, units
-from assay.rollout.evaluation.phases import Phases
-from assay.rollout.evaluation.rollout import Bounding, Progress, play
+from assay.rollout.evaluation.rollout import Bounding, Pace, Progress, play
 from assay.rollout.policy.model import Policy
 from assay.rollout.policy.processes import ALONE, Processes
 from assay.rollout.tasks.protocol import Task
@@ -33,10 +32,7 @@ def measure(
     plays: Sequence[Play],
     decoding: Decoding,
     *,
-    batch_size: int,
-    progress: Progress | None = None,
-    phases: Phases | None = None,
-    retries: int = 0,
+    pace: Pace,
     kept: KeptUnits | None = None,
     processes: Processes = ALONE,
     bound: Bounding | None = None,
@@ -57,10 +53,7 @@ def measure(
         task: What is played, without shaping.
         plays: Items with their draws and seeds, such as those of a suite.
         decoding: How tokens are chosen; temperature 0 is greedy.
-        batch_size: Conversations held at once.
-        progress: Told how many episodes have just ended, kept ones included.
-        phases: Told where the time of playing goes; kept units take none.
-        retries: How often a call to the environment that failed is made again.
+        pace: How many at once, and who is told: of kept episodes too, which take no time.
         kept: Units of the same measurement that ended before an interruption, as the first process finds
             them; those that end now are added.
         processes: Everyone who measures this.
@@ -70,30 +63,20 @@ def measure(
         EnvironmentLost: The environment failed for good; units that ended before are kept.
         SystemExit: It failed so in another process, which tells it.
     """
-    parts, rank, n = units(plays, batch_size), processes.rank, processes.world_size
+    parts, rank, n = units(plays, pace.batch_size), processes.rank, processes.world_size
     done: dict[int, list[Episode]] = {}
     for index, unit in enumerate(parts if rank == 0 else ()):
         found = None if kept is None else kept.get(index)
         if found is not None and _of(unit, found):
             done[index] = found
-            _tell(progress, len(found))
+            _tell(pace.progress, len(found))
     done = processes.gather(done)[0]
     left = [index for index in range(len(parts)) if index not in done]
     for start in range(0, len(left), n):
         now = left[start : start + n]
         with processes.as_one():
             for index in now[rank : rank + 1]:
-                rollouts = play(
-                    policy,
-                    task,
-                    parts[index],
-                    decoding,
-                    batch_size=batch_size,
-                    progress=progress,
-                    phases=phases,
-                    retries=retries,
-                    bound=bound,
-                )
+                rollouts = play(policy, task, parts[index], decoding, pace=pace, bound=bound)
                 done[index] = [rollout.episode for rollout in rollouts]
                 if kept is not None:
                     kept.put(index, done[index])
@@ -102,7 +85,7 @@ def measure(
             done[index] = found
             if kept is not None and rank == 0:  # on a disk of its own the other one may have kept it
                 kept.put(index, found)
-            _tell(progress, len(found))
+            _tell(pace.progress, len(found))
     return [episode for index in range(len(parts)) for episode in done[index]]
 
 

@@ -4,6 +4,7 @@ too."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from assay.core.decoding import Completion, Decoding
 from assay.rollout.dataset.suite import Play
@@ -25,7 +26,7 @@ from assay.rollout.policy.engine.choice import Bound
 from assay.rollout.policy.model import Policy, playing
 from assay.rollout.tasks.protocol import Item, Step, Task, side_by_side
 
-__all__ = ["Lost", "Progress", "Rollout", "attempt", "play", "play_baseline"]
+__all__ = ["Lost", "Pace", "Progress", "Rollout", "attempt", "play", "play_baseline"]
 
 Progress = Callable[[int], None]
 # Of the places, how many must be free before new conversations are admitted beside those that go on. Long and
@@ -33,6 +34,25 @@ Progress = Callable[[int], None]
 # against whole batches, a half 10 %, three quarters nothing.
 ADMIT_SHARE = 0.75
 Bounding = Callable[[Item], Bound | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How episodes are played side by side: it changes speed and memory, and no result.
+
+    Attributes:
+        batch_size: Conversations held at once; as some end, further ones are admitted.
+        retries: How often a call to the environment that failed is made again.
+        progress: Told how many episodes have just ended.
+        phases: Told where the time goes: encode, generate, environment, reward.
+    """
+
+    batch_size: int
+    retries: int = 0
+    progress: Progress | None = None
+    phases: Phases | None = None
+
+
 Placed = tuple[int, Row]  # a conversation, and the place of its play among all
 World = tuple[str, int]  # an item and the seed of its world
 
@@ -43,10 +63,7 @@ def play(
     plays: Sequence[Play],
     decoding: Decoding,
     *,
-    batch_size: int,
-    progress: Progress | None = None,
-    phases: Phases | None = None,
-    retries: int = 0,
+    pace: Pace,
     bound: Bounding | None = None,
 ) -> list[Rollout]:
     """Play every play once and return the rollouts in the same order: all of them, or an error.
@@ -56,42 +73,28 @@ def play(
         task: What is played.
         plays: Items with their seeds.
         decoding: How tokens are chosen.
-        batch_size: Conversations held at once; as some end, further ones are admitted. Changes speed and
-            memory, not results.
-        progress: Told how many episodes have just ended.
-        phases: Told where the time goes: encode, generate, environment, reward.
-        retries: How often a call to the environment that failed is made again.
+        pace: How many at once, and who is told.
         bound: Says of an item what may be written; None: anything.
 
     Raises:
         EnvironmentLost: The environment failed for good; names the item. Raised at once, since nothing may be
             left out.
     """
-    timed = untimed if phases is None else phases
-    players = _Players(policy, task, decoding, timed, retries, strict=True, bound=bound)
-    rollouts = [one for one in players.play(plays, batch_size, progress) if isinstance(one, Rollout)]
+    players = _Players(policy, task, decoding, pace, strict=True, bound=bound)
+    rollouts = [one for one in players.play(plays) if isinstance(one, Rollout)]
     assert len(rollouts) == len(plays)
     return rollouts
 
 
 def attempt(
-    policy: Policy,
-    task: Task,
-    plays: Sequence[Play],
-    decoding: Decoding,
-    *,
-    batch_size: int,
-    progress: Progress | None = None,
-    phases: Phases | None = None,
-    retries: int = 0,
+    policy: Policy, task: Task, plays: Sequence[Play], decoding: Decoding, *, pace: Pace
 ) -> list[Rollout | Lost]:
     """Play as `play` does, and return a `Lost` in the place of each play whose environment failed for good.
 
     The others go on as if nothing had happened. For training, where a lost episode is masked out of its
     group; what is measured must be complete.
     """
-    players = _Players(policy, task, decoding, untimed if phases is None else phases, retries, strict=False)
-    return players.play(plays, batch_size, progress)
+    return _Players(policy, task, decoding, pace, strict=False).play(plays)
 
 
 class _Players:
@@ -102,16 +105,18 @@ class _Players:
         policy: Policy,
         task: Task,
         decoding: Decoding,
-        timed: Timed,
-        retries: int,
+        pace: Pace,
         *,
         strict: bool,
         bound: Bounding | None = None,
     ) -> None:
         self._policy, self._task, self._decoding = policy, task, decoding
-        self._timed, self._retries, self._strict, self._bound = timed, retries, strict, bound
+        self._pace, self._strict, self._bound = pace, strict, bound
+        self._timed: Timed = untimed if pace.phases is None else pace.phases
 
-    def play(self, plays: Sequence[Play], batch_size: int, progress: Progress | None) -> list[Rollout | Lost]:
+    def play(self, plays: Sequence[Play]) -> list[Rollout | Lost]:
+        """Play every play once and return what came of each, in the same order."""
+        batch_size, progress = self._pace.batch_size, self._pace.progress
         ended: dict[int, Rollout | Lost] = {}
         waiting, talking = list(enumerate(plays))[::-1], list[tuple[int, Row]]()
         session: Conversations | None = None
@@ -185,7 +190,7 @@ class _Players:
         begun = {}
         if side_by_side(task) is not None:
             with timed("environment"):
-                started_all = start_all(task, list(worlds.values()), self._retries)
+                started_all = start_all(task, list(worlds.values()), self._pace.retries)
                 begun = dict(zip(worlds, started_all, strict=True))
         for each in plays:
             key, again = (each.item.id, each.world_seed), 0
@@ -196,7 +201,7 @@ class _Players:
                         raise started
                     with timed("encode"):
                         prompts[key], again = tried(
-                            self._retries,
+                            self._pace.retries,
                             open_item,
                             task,
                             dialogue,
@@ -223,7 +228,7 @@ class _Players:
             texts = [dialogue.text(done.ids) for done in completions]
             contexts = [one.write(done) for one, done in zip(rows, completions, strict=True)]
         with self._timed("environment"):
-            for one, made in zip(rows, step_all(self._task, rows, texts, self._retries), strict=True):
+            for one, made in zip(rows, step_all(self._task, rows, texts, self._pace.retries), strict=True):
                 try:
                     steps.append(one.stepped(*made))
                 except GivenUp as gone:
@@ -241,7 +246,7 @@ class _Players:
     def _finished(self, one: Row) -> Rollout | Lost:
         if one.gone is None:
             try:
-                return one.finish(self._task, self._retries)
+                return one.finish(self._task, self._pace.retries)
             except GivenUp as gone:
                 self._refuse(one.play, gone)
                 one.lose(gone)

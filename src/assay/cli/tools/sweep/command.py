@@ -39,6 +39,7 @@ from assay.pipeline.resume import KeptEpisodes, locked, machine_of
 from assay.rollout.dataset.suite import Suite
 from assay.rollout.evaluation.measure import measure
 from assay.rollout.evaluation.measures import Row
+from assay.rollout.evaluation.rollout import Pace
 from assay.rollout.policy.base.adapter_files import check_fits, checked_tensors, read_adapter
 from assay.rollout.policy.model import Policy
 from assay.rollout.tasks.protocol import reward_range
@@ -237,9 +238,11 @@ class SuitePlayer:
                 self._task,
                 part.plays(),
                 decoding_of(self._project.params, greedy=greedy),
-                batch_size=params.generation.batch_size,
-                progress=lambda n: count(n, f"step {step}"),
-                retries=params.health.retries,
+                pace=Pace(
+                    params.generation.batch_size,
+                    progress=lambda n: count(n, f"step {step}"),
+                    retries=params.health.retries,
+                ),
                 kept=KeptEpisodes(self._home / key[:16], key),
             )
         steps = 1 if step == 0 else self._source.steps

@@ -222,11 +222,11 @@ class _PlayedAgain:
     ) -> None:
         """Play one unit as the stage did and compare."""
         from assay.package.verification.rerun.explained import slack
-        from assay.rollout.evaluation.rollout import play
+        from assay.rollout.evaluation.rollout import Pace, play
 
         params, task, decoding = project.params, project.task(), decoding_of(project.params, greedy=greedy)
         size, retries = params.generation.batch_size, params.health.retries
-        played = play(policy, task, plays, decoding, batch_size=size, retries=retries)
+        played = play(policy, task, plays, decoding, pace=Pace(size, retries=retries))
         for each, old, rollout in zip(plays, stored, played, strict=True):
             self.n += 1
             parting = first_parting(old, rollout.episode)
