@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -101,15 +101,12 @@ class Doors:
                     episodes.append(episode)
                     nats.append(entropy)
                     away.append(kl)
-            signals = StepSignals.of(
-                step,
-                episodes,
+            signals = replace(
+                StepSignals.of(step, episodes, few=monitor.few),
                 entropy=float(np.mean(nats)),
                 kl=float(np.mean(away)),
-                clip=None,
                 grad_norm=0.3,
                 lost=0.0,
-                few=monitor.few,
             )
             events += monitor.step(signals)
             whole, parts = monitor.heard.logged()
