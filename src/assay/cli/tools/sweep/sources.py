@@ -201,7 +201,7 @@ def _of_adapters(path: Path) -> SweepSource:
 
 
 # Rooms, as the key of a training names them: whose code decides an episode.
-PLAYING = ("tasks", "evaluation", "policy", "core")
+PLAYING = ("rollout/tasks", "rollout/evaluation", "rollout/policy", "core")
 _MACHINE = ("params.device", "params.threads", "params.deterministic", "packages.")
 
 
