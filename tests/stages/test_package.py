@@ -54,6 +54,13 @@ def _merges(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(package, "parity_of", parity_of_a_model_that_merges)
 
 
+@pytest.fixture
+def unscanned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the scan for secrets finds is asked in tests/packaging, and by the other tests here; it is most of
+    what packing costs."""
+    monkeypatch.setattr(package, "cleared", lambda *_: [])
+
+
 def parity_of_a_model_that_merges(project: Project) -> tuple[Any, MergeComparison]:
     digest = adapted_digest(digest_folder(project.root / "models/base"), project.root / "models/adapter")
     return PARITY.model_copy(update={"policy_digest": digest}), MergeComparison(32, 400, 200, 200, 1.0, 1e-5)
@@ -162,6 +169,7 @@ def test_a_run_that_cannot_be_packaged_is_refused_and_the_last_package_stays(
     assert not (root / ".dist-new").exists()
 
 
+@pytest.mark.usefixtures("unscanned")
 def test_a_full_disk_leaves_the_last_package(
     packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,6 +185,7 @@ def test_a_full_disk_leaves_the_last_package(
     assert dist(root) == before
 
 
+@pytest.mark.usefixtures("unscanned")
 def test_a_file_that_changes_while_it_is_packed_is_noticed(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,6 +201,7 @@ def test_a_file_that_changes_while_it_is_packed_is_noticed(
     assert not (root / "dist").exists()
 
 
+@pytest.mark.usefixtures("unscanned")
 def test_two_at_once_are_refused_and_the_first_ends_as_if_alone(made: Path, tmp_path: Path) -> None:
     root = copied(made, tmp_path / "run")
     with hold(root / ".dist.lock"), pytest.raises(RunningAlready):
@@ -212,6 +222,7 @@ def test_a_project_of_no_run_is_told_what_to_type(made: Path, tmp_path: Path) ->
         package.run(project)
 
 
+@pytest.mark.usefixtures("unscanned")
 def test_when_and_where_it_was_trained_is_told_of_this_training_and_of_no_other(
     packed: Path, tmp_path: Path
 ) -> None:
