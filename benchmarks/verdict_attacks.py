@@ -23,10 +23,17 @@ from assay.core.records import Episode, OpenedRecords, OtherPolicy, Turn
 from assay.core.seeds import derive_seed, rng
 from assay.rollout.dataset.clusters import united
 from assay.rollout.tasks.protocol import Item
-from assay.verdict.evidence.claim.claim import Claim, compare
-from assay.verdict.evidence.claim.openings import level_of, opening_obstacles, opening_warnings, openings_of
+from assay.verdict.evidence.claim.claim import Beside, Claim, Compared, Played, compare
+from assay.verdict.evidence.claim.openings import (
+    Openings,
+    level_of,
+    opening_obstacles,
+    opening_warnings,
+    openings_of,
+)
 from assay.verdict.evidence.claim.plan import ClaimPlan
-from assay.verdict.evidence.claim.relaxed import relaxed_said
+from assay.verdict.evidence.claim.relaxed import looser_limits
+from assay.verdict.evidence.words.remarks import Remark
 
 RESULT = RESULTS / "verdict_attacks.json"
 SUITE, CLUSTERS, DRAWS, SIMILARITY = "5" * 64, 256, 2, 0.6
@@ -110,22 +117,19 @@ def claim(
     *,
     plan: Mapping[str, Any] | None = None,
     rivals: Mapping[str, Sequence[Episode]] | None = None,
-    **further: Any,
+    random_arm: Sequence[Episode] | None = None,
+    level: float | None = None,
+    opened: Openings | None = None,
+    **further: Sequence[Remark],
 ) -> Claim:
     """Return the claim about two arms."""
     return compare(
-        before,
-        after,
+        Played(before, "b" * 64, SUITE),
+        Played(after, "a" * 64, SUITE),
         ClaimPlan(**(PLAN | dict(plan or {}))),
-        before_suite=SUITE,
-        after_suite=SUITE,
-        before_policy="b" * 64,
-        after_policy="a" * 64,
-        split="heldout",
-        decoding="sampled",
-        training_seeds=(0,),
+        Compared("heldout", "sampled", (0,), level=level, opened=opened),
         rng=rng("attacks", "claim"),
-        rivals=RIVALS if rivals is None else rivals,
+        beside=Beside(random_arm=random_arm, rivals=RIVALS if rivals is None else rivals),
         **further,
     )
 
@@ -136,7 +140,7 @@ HONEST = claim(BASE, SKILLED)
 
 def said(found: Claim) -> Said:
     """Return the verdict, and the warnings that the honest run does not have."""
-    return found.verdict, [text for text in found.warnings if text not in HONEST.warnings]
+    return found.verdict, [str(each) for each in found.warnings if each not in HONEST.warnings]
 
 
 def of_settings(**changes: Any) -> Said:
@@ -148,7 +152,7 @@ def of_settings(**changes: Any) -> Said:
         for key in way:
             place = place[key]
         place[last] = value
-    return HONEST.verdict, relaxed_said(Params.model_validate(values))
+    return HONEST.verdict, [*map(str, looser_limits(Params.model_validate(values)))]
 
 
 WORDINGS = ("Please", "Kindly", "Would you", "Could you", "I ask you to", "We need you to", "Do", "Now")
@@ -233,7 +237,7 @@ def looks(place: int | None, gain: float) -> Callable[[], Said]:
                 BASE,
                 arm("lucky", 0.3 + gain),
                 plan={"seeds": (0,)},
-                blockers=stops,
+                stops=stops,
                 level=level_of(told, plan),
                 opened=told,
                 notes=opening_warnings(told, found),
@@ -333,7 +337,7 @@ def main() -> None:
         remarked = not verdict.startswith("IMPROVED") or bool(warnings)
         rows.append({"attack": name, "verdict": verdict, "said": warnings, "remarked": remarked})
         print(f"{'  ' if remarked else '! '}{name}: {verdict}", *warnings, sep="\n      ")
-    honest = {"verdict": HONEST.verdict, "said": list(HONEST.warnings)}
+    honest = {"verdict": HONEST.verdict, "said": [*map(str, HONEST.warnings)]}
     unremarked = [row["attack"] for row in rows if not row["remarked"]]
     found = {"honest": honest, "attacks": rows, "unremarked": unremarked}
     written(RESULT, found, indent=1, sort_keys=False)
