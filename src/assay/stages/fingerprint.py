@@ -3,8 +3,6 @@ claimed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from assay.core.config.places import setting
 from assay.core.console import complain, say
 from assay.core.counting import counted
@@ -12,7 +10,6 @@ from assay.core.errors import DataError, RecordError
 from assay.core.evidence_files import folder_of
 from assay.core.storage.files import sha256_bytes
 from assay.core.storage.json import read_record, write_json
-from assay.core.storage.untrusted import inside, listing, read_capped, sha256_capped
 from assay.pipeline.inputs import (
     Inputs,
     blocklist_of,
@@ -26,13 +23,12 @@ from assay.pipeline.project import Project
 from assay.rollout.audit import drift
 from assay.rollout.audit.audit import Audited, audit, ceiling_said, refuse_unusable, require_records
 from assay.rollout.audit.contamination import contamination
+from assay.rollout.audit.sources import checked_sums, read_sources, require_covered
 from assay.rollout.dataset import cache
-from assay.rollout.dataset.audit_records import Audit, judged, overlap_said
+from assay.rollout.dataset.audit_records import Audit, Contamination, judged, overlap_said
 from assay.rollout.dataset.fingerprint import Fingerprint, SplitFingerprint, enforce, fingerprint
-from assay.rollout.dataset.schema_files import SchemaFiles
-from assay.rollout.dataset.source import MAX_FILE_BYTES, DataFile, load
 from assay.rollout.dataset.suite import FEWEST_CLUSTERS
-from assay.rollout.dataset.verified import SUMS, check_sums, covered, parse_sums, require
+from assay.rollout.dataset.verified import SUMS
 from assay.rollout.tasks.protocol import reward_range
 from assay.rollout.tasks.rivals import rivals_of
 from assay.verdict.evidence.claim.plan import plan_of
@@ -40,17 +36,16 @@ from assay.verdict.evidence.claim.plan import plan_of
 READS = ("${task.code}", "${dataset.root}")
 WRITES = (folder_of("data"),)
 INDICES = ".scratch/fingerprint"
-MAX_SUMS_BYTES = 10_000_000
 
 
 def run(project: Project) -> None:
     """Verify the data against their checksums, audit and fingerprint them, fix the claim."""
     params = project.params
     root = params.dataset.root
-    sums = checked_sums(project)
+    sums = checked_sums(project.root, root)
     blocklist = blocklist_of(project.root, params)
     task = task_with(project.root, params, blocklist, recorded=project.recorded)
-    sources = sources_of(project, sums)
+    sources = read_sources(project.root, root, sums)
     audited = audit(task, sources, params.dataset.audit)
     refuse_unusable(audited.report, root)
     require_records(audited.report, splits_of(params), root)
@@ -72,7 +67,7 @@ def run(project: Project) -> None:
     found = fingerprint(
         task.name, sources, audited.kept, audited.dropped, terms, params.dataset.near_duplicates
     )
-    _require_covered(found, sums, root)
+    require_covered(found, sums, root)
     enforce(found, params.dataset.expected_dataset_sha256, root)
     found = found.model_copy(
         update={
@@ -80,7 +75,6 @@ def run(project: Project) -> None:
             "requires": requires_of(params.task, project.recorded),
         }
     )
-    chosen = params.evaluation
     held = {split: [member.item for member in members] for split, members in audited.kept.items()}
     inputs = Inputs(params, task, found, held, rules_at(project.root, params))
     plan = plan_of(
@@ -89,7 +83,7 @@ def run(project: Project) -> None:
         inputs.validation,
         cluster_name=task.cluster_name,
         data=found,
-        rivals=rivals_of(task, chosen.rivals),
+        rivals=rivals_of(task, params.evaluation.rivals),
         reward_range=reward_range(task),
         secondary=inputs.secondary,
     )
@@ -99,19 +93,25 @@ def run(project: Project) -> None:
     write_json(project.results("contamination.json"), shared)
     write_json(project.results("claim_plan.json"), plan)
     _tell_drift(project, drift.index_of(audited.kept, found.schemas))
+    _tell(inputs, audited.report, shared)
+
+
+def _tell(inputs: Inputs, report: Audit, shared: Contamination) -> None:
+    """Say what the data are, and what bars or weakens a claim on them."""
+    params, found, task, chosen = inputs.params, inputs.fingerprint, inputs.task, inputs.params.evaluation
     counts = ", ".join(_counted(name, split, task.cluster_name) for name, split in found.splits.items())
     barred, warned = judged(shared, splits_of(params))
     n = len({item.cluster for item in inputs.heldout.items})
     more = (
         f"{setting('evaluation.items')} is {chosen.items}"
-        if chosen.items < len(held["heldout"])
+        if chosen.items < len(inputs.items["heldout"])
         else "of records of your own, ./run assay task audit --fix-splits says which shares hold out enough"
     )
     few = [
         f"the claim can only describe: {n} {task.cluster_name} in the held-out suite, a test needs"
         f" {FEWEST_CLUSTERS}; {more}"
     ]
-    ceilings = [ceiling_said(found, split) for split, found in audited.report.ceilings.items()]
+    ceilings = [ceiling_said(found, split) for split, found in report.ceilings.items()]
     bars = [
         f"{'the claim will' if chosen.open else 'a claim would'} be NOT EVALUABLE: leak: {overlap_said(each)}"
         for each in barred
@@ -120,73 +120,7 @@ def run(project: Project) -> None:
     for said in [*(few if chosen.open and n < FEWEST_CLUSTERS else ()), *ceilings, *bars]:
         complain(said)
     leaks = "" if barred else "; no leaks between splits"
-    say(f"data {found.dataset_sha256[:12]}: {counts}{leaks}{_odd(audited.report)}")
-
-
-def checked_sums(project: Project) -> dict[str, str]:
-    """Return the committed sha256 of each data file, known to be that of the file.
-
-    Raises:
-        DataError: A file is missing, changed, or not listed.
-    """
-    root, folder = project.params.dataset.root, project.data("")
-    fix = (
-        f"restore the data: git checkout -- {root}   (new data: ./run assay task audit TASKS.jsonl"
-        " --fix-splits writes it)"
-    )
-    listed = inside(project.data(SUMS), [folder, project.root], where=f"{root}/{SUMS}", fix=fix)
-    try:
-        text = read_capped(listed, max_bytes=MAX_SUMS_BYTES, fix=fix).decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise DataError(
-            "UTF-8 text", found=error.reason, where=f"{root}/{SUMS}, byte {error.start}", fix=fix
-        ) from None
-    sums = parse_sums(text, f"{root}/{SUMS}")
-    found = {}
-    for name in covered(listing(folder), sums):
-        path = inside(folder / name, [folder, project.root], where=f"{root}/{name}", fix=fix)
-        found[name] = sha256_capped(path, max_bytes=MAX_FILE_BYTES, fix=fix)
-    check_sums(found, sums, root)
-    return sums
-
-
-def sources_of(project: Project, sums: Mapping[str, str]) -> dict[str, DataFile]:
-    """Return every data file of the dataset by split, from the bytes that were checked.
-
-    Raises:
-        DataError: A file cannot be read at all.
-    """
-    root = project.params.dataset.root
-    fix = f"restore the data: git checkout -- {root}"
-    schemas = SchemaFiles(project.data(""), project.root)
-    sources = {}
-    for name in sums:
-        if name.endswith(".jsonl") and "/" not in name:
-            where = f"{root}/{name}"
-            source = sources[name.removesuffix(".jsonl")] = load(
-                project.data(name), schemas, where=where, fix=fix
-            )
-            require(sums[name], source.reading.file_sha256, where, fix)
-    return sources
-
-
-def _require_covered(found: Fingerprint, sums: Mapping[str, str], root: str) -> None:
-    """Refuse schema files and a blocklist that SHA256SUMS does not cover: DVC would not see them change.
-
-    Raises:
-        DataError: Names the file.
-    """
-    for path in found.schemas:
-        if path.removeprefix(f"{root}/") not in sums:
-            raise DataError(
-                f"a schema file inside {root} with a line in its {SUMS}",
-                found="another",
-                where=path,
-                fix=(
-                    f"move it into {root} and add its line   (./run assay task audit TASKS.jsonl --fix-splits"
-                    " copies schema files)"
-                ),
-            )
+    say(f"data {found.dataset_sha256[:12]}: {counts}{leaks}{_odd(report)}")
 
 
 def _cached(

@@ -22,6 +22,7 @@ from assay.pipeline.note_openings import BASE_STAGE, TRAINED_STAGE
 from assay.pipeline.project import Project
 from assay.pipeline.rival_files import suite_for
 from assay.rollout.audit.audit import audit
+from assay.rollout.audit.sources import checked_sums, read_sources
 from assay.rollout.dataset.external import read_training
 from assay.rollout.evaluation.alarms import field_answers
 from assay.rollout.evaluation.few_shot import few_shot
@@ -32,7 +33,6 @@ from assay.rollout.tasks.own.settings import OwnTask as OwnSettings
 from assay.rollout.tasks.own.task import OwnTask, own_task, runner_of
 from assay.rollout.tasks.protocol import answer_key
 from assay.rollout.tasks.rivals import FEW_SHOT, players_of
-from assay.stages.fingerprint import checked_sums, sources_of
 from assay.stages.packing.archive import sha256_of
 from assay.stages.packing.card import CardNumbers, model_card
 from assay.stages.packing.layout import BASE, CARD, LOCK, NAME, PROVENANCE, SUMS
@@ -247,7 +247,8 @@ def told_of(project: Project) -> bytes | None:
 
 def _ask_of_records(project: Project, task: OwnTask) -> None:
     """Ask a task what a check asks of its records, and of the answers of validations."""
-    audit(task, sources_of(project, checked_sums(project)), project.params.dataset.audit)
+    root, data = project.root, project.params.dataset
+    audit(task, read_sources(root, data.root, checked_sums(root, data.root)), data.audit)
     key = answer_key(task)
     if key is None or project.params.external is not None:
         return
