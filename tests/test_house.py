@@ -254,7 +254,9 @@ def _is_call_by_name(node: ast.AST) -> bool:
 
 
 def test_no_task_is_named_outside_of_the_room_of_tasks() -> None:
-    names = re.compile("|".join(rf"\\b{name}\\b" for name in task_names()), re.I)
+    # What JSON Schema needs lies with the task that came with it. "own" is a word of English too.
+    names = re.compile("|".join(rf"\b{name}\b(?!\.schema)" for name in task_names() if name != "own"), re.I)
+    assert names.search("the collider") and not names.search("assay.rollout.tasks.structured.schema")
     for path in house.modules():
         text = path.read_text(encoding="utf-8")
         if not relative(path).startswith("assay/rollout/tasks/"):
