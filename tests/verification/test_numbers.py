@@ -53,7 +53,7 @@ def test_an_edited_claim_page_and_figure_are_found_each_by_its_check_whatever_st
         "figures": "failed",
         "documents": "failed",
     }
-    assert "claim.json, sentence: 'A great success over" in found["claim"].found
+    assert "claim.json, n_items: 1" in found["claim"].found
     assert "plots/more.csv cannot be computed from the package" in found["claim"].found
     assert "report.html, line" in found["pages"].found
     assert "theirs 3.0.0" in found["figures"].found
