@@ -25,16 +25,14 @@ from tests.house import ROOT
 from tests.own_data import write_sums
 from tests.verification.made_lock import lock
 from tests.verification.made_run import PARITY
-from tests.verification.small_run import SHAPE, base_folder
+from tests.verification.small_run import SHAPE, WARM_START, base_folder
 
 TAKEN = ("constraints.txt", "requirements.txt", "pyproject.toml", "LICENSE", "dvc.yaml")
 LINES = {"train": 24, "validation": 8, "heldout": 8, "heldout_ood": 4, "traps": 4}
 PRESET, PRETRAINED = "fuzz", "fuzz_pretrained"
 CHANGES: dict[str, Any] = {
     "base.architecture": SHAPE,
-    "base.warm_start": {"drill_pool": 50, "demonstration_pool": 100},
-    "base.warm_start.drills": {"steps": 2, "batch_size": 8},
-    "base.warm_start.demonstrations": {"steps": 60, "batch_size": 16, "learning_rate": 0.01},
+    "base.warm_start": WARM_START,
     "generation": {"batch_size": 4},
     "evaluation": {"items": 4, "draws": 2},
     "validation": {"items": 3, "draws": 2, "interval": 1},

@@ -140,11 +140,7 @@ def made_run(
 
 def _made(folder: Path, *, task: str, seed: int, changes: Mapping[str, Any], rendered: bool) -> Project:
     folder.mkdir(parents=True)
-    for name in TAKEN:
-        if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(ROOT / name, folder / name)
+    take(folder)
     values = OmegaConf.create(dict(compose(ROOT, Selection("tiny", task, seed)).values))
     for name, value in {**SMALL, **changes}.items():
         OmegaConf.update(values, name, value, merge=False)
@@ -161,6 +157,15 @@ def _made(folder: Path, *, task: str, seed: int, changes: Mapping[str, Any], ren
             render_evidence.run(project)
     lock(project)
     return project
+
+
+def take(folder: Path) -> None:
+    """Copy what a run needs of this tree into a folder."""
+    for name in TAKEN:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, folder / name)
 
 
 def copied(run: Path, folder: Path) -> Path:

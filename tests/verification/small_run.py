@@ -17,11 +17,18 @@ from assay.stages.base import warm_started
 from tests.house import ROOT
 from tests.kept import kept
 
+# A base that is shown just enough of its task to be paid now and then.
 SHAPE = {"hidden_size": 32, "intermediate_size": 64, "layers": 1, "heads": 2}
+WARM_START = {
+    "drill_pool": 50,
+    "demonstration_pool": 100,
+    "drills": {"steps": 2, "batch_size": 8, "learning_rate": 0.003},
+    "demonstrations": {"steps": 60, "batch_size": 16, "learning_rate": 0.01},
+}
 
 
 def base_folder(folder: Path, project: Project, *, seed: int = 0) -> Path:
-    """Write a Hugging Face model folder that was shown just enough of the task to be paid now and then."""
+    """Write a Hugging Face model folder with such a base."""
     settings = project.params.base
     assert isinstance(settings, ScratchBase)
     policy = warm_started(settings.model_copy(update={"seed": seed}), project.task())
@@ -35,12 +42,7 @@ def write_params(root: Path) -> None:
     step."""
     values = json.loads(json.dumps(compose(ROOT, Selection("tiny", "collider", 0)).values))
     values["base"]["architecture"] |= SHAPE
-    values["base"]["warm_start"] |= {
-        "drill_pool": 50,
-        "demonstration_pool": 100,
-        "drills": {"steps": 2, "batch_size": 8, "learning_rate": 0.003},
-        "demonstrations": {"steps": 60, "batch_size": 16, "learning_rate": 0.01},
-    }
+    values["base"]["warm_start"] |= WARM_START
     values["generation"] |= {"batch_size": 4}
     values["evaluation"] |= {"items": 4, "draws": 4}
     values["validation"] |= {"items": 3, "draws": 2, "interval": 1}

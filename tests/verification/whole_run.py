@@ -18,7 +18,8 @@ from assay.stages import base, control, fingerprint, post_eval, pre_eval, render
 from tests.house import ROOT
 from tests.own_data import keep_first
 from tests.verification.external_run import settings
-from tests.verification.made_run import RECORDS, TAKEN
+from tests.verification.made_run import RECORDS, take
+from tests.verification.small_run import SHAPE, WARM_START
 
 ADAPTER, WHOLE = "elsewhere/adapter", "elsewhere/whole"
 
@@ -26,13 +27,8 @@ ADAPTER, WHOLE = "elsewhere/adapter", "elsewhere/whole"
 def small_words(items: int) -> dict[str, Any]:
     """Return the settings of the task words with a base that is built in seconds."""
     values = json.loads(json.dumps(compose(ROOT, Selection("tiny", "words", 0)).values))
-    values["base"]["architecture"] |= {"hidden_size": 32, "intermediate_size": 64, "layers": 1, "heads": 2}
-    values["base"]["warm_start"] |= {
-        "drill_pool": 50,
-        "demonstration_pool": 100,
-        "drills": {"steps": 2, "batch_size": 8, "learning_rate": 0.003},
-        "demonstrations": {"steps": 60, "batch_size": 16, "learning_rate": 0.01},
-    }
+    values["base"]["architecture"] |= SHAPE
+    values["base"]["warm_start"] |= WARM_START
     values["base"]["gates"] |= {"copy_accuracy": 0.0, "parsed_rate": 0.0}
     values["evaluation"] |= {"items": items}
     return values
@@ -40,11 +36,7 @@ def small_words(items: int) -> dict[str, Any]:
 
 def small_project(root: Path, *, items: int = 8) -> Project:
     """Write a project whose tiny base is there and measured."""
-    for name in TAKEN:
-        if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(ROOT / name, root / name)
+    take(root)
     values = small_words(items)
     (root / "params.yaml").write_text(json.dumps(values), encoding="utf-8")
     keep_first(root / values["dataset"]["root"], RECORDS)
