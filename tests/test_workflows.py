@@ -144,7 +144,7 @@ def test_the_report_tells_what_differs_and_nothing_else(changed: Path) -> None:
     ]
     assert ["params.yaml", "seed", "0", "41"] in rows
     (gain,) = [row for row in rows if row[1] == "gain"]
-    assert float(gain[3]) == pytest.approx(now["difference"]["value"], abs=1e-4)
+    assert now.difference is not None and now.difference.value == pytest.approx(float(gain[3]), abs=1e-4)
     one, two = (git(changed, "rev-parse", name) for name in ("HEAD~1", "HEAD"))
     figure = place_of("figures/before_after_summary.png")
     assert [f"![](https://example.org/raw/{commit}/{figure})" for commit in (one, two)] in rows
