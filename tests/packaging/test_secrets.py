@@ -378,6 +378,12 @@ def test_a_secret_inside_what_is_no_value_of_another_name_is_found(text: str) ->
     assert [said[hit.start : hit.end].decode() for hit in find_tokens(said)] == [value]
 
 
+def test_a_name_that_leads_to_an_object_of_that_name_is_no_secret_and_to_another_word_is_one() -> None:
+    said = '{"AnswerKey": "assay.rollout.tasks.own.api:%s"}'
+    hits = [len(list(find_tokens((said % word).encode()))) for word in ("AnswerKey", "Zx8kQ2mN7pLw4RtY9v")]
+    assert hits == [0, 1]
+
+
 def test_an_address_by_chance_in_compressed_bytes_is_none_and_one_beside_text_is() -> None:
     address = b"quinn" + b"@" + b"hartwell-labs.com"
     mailed = [

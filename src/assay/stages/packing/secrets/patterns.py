@@ -59,6 +59,9 @@ def secret_name(name: str) -> bool:
     return name not in _NO_SECRETS and _SECRET_NAME.search(name) is not None
 
 
+_OBJECT = re.compile(rb"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+:[A-Za-z_]\w*")  # package.module:Name, as entry points
+
+
 def _is_value(match: re.Match[bytes]) -> bool:
     """Return whether what stands behind `password=` or `token:` is a value and not code, prose or a gap to
     fill."""
@@ -71,6 +74,7 @@ def _is_value(match: re.Match[bytes]) -> bool:
         is_gap(value)
         or is_example(value)
         or value.lower() == name.lower()
+        or (_OBJECT.fullmatch(value) is not None and value.lower().endswith(name.lower()))  # names itself
         or (_CALL if quoted else _CODE).search(value)
     ):
         return False
