@@ -179,7 +179,7 @@ def test_calls_of_which_nothing_could_be_compared_are_not_called_well(tmp_path: 
     assert found.level == "note" and "has no reward alone" in found.found
 
 
-def test_one_prompt_about_two_schemas_is_no_contradiction(tmp_path: Path) -> None:
+def test_one_prompt_about_two_schemas_or_two_texts_is_no_contradiction(tmp_path: Path) -> None:
     own_data.copy_project(tmp_path)
     project = project_for(tmp_path, "structured")
     rows = [
@@ -191,8 +191,9 @@ def test_one_prompt_about_two_schemas_is_no_contradiction(tmp_path: Path) -> Non
         for k in range(4)
         for name in ("n", "lamps")
     ]
+    texts = [{**rows[0], "context": f"{k} lamps", "gold": {"n": k}} for k in range(4)]
     same = [rows[0], {**rows[0], "gold": {"n": 7}}]
-    for records_, level in ((rows, "ok"), (same, "fault")):
+    for records_, level in ((rows, "ok"), (texts, "ok"), (same, "fault")):
         for split in ("train", project.params.validation.suite, "heldout"):
             path = project.data(f"{split}.jsonl")
             path.parent.mkdir(parents=True, exist_ok=True)

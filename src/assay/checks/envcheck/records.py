@@ -18,7 +18,7 @@ from assay.rollout.dataset.wording import content_of
 
 DATA = "the records"
 LEAKS, SOME_LEAK = 0.5, 0.1
-ASKED = ("prompt", "schema", "schema_path", "functions")  # what a record asks for
+ASKED = ("prompt", "context", "schema", "schema_path", "functions")  # what a record asks for
 _NAMED = re.compile(
     r"(?:answer|solution|gold|target|label|expected|correct|result|key|truth|secret|hidden|right|output)\w*"
     r"[\"']?\s*(?:is|are|was|be|=|:|->|>|\[|\(|\s)*\s*[\"'`*<\[({]*\s*$",
