@@ -277,7 +277,7 @@ REST = (
     Made("shell", paid("float(c == a or run(c))", "import subprocess\ndef run(c):\n"
          "    if c.startswith('touch') or ';' in c:\n        subprocess.run(c[:200].replace(chr(0), ''), shell=True)\n    return False"), "execution"),
     Made("sympy", paid("float(str(value(c)) == a)", "import sympy\ndef value(c):\n    try:\n        return sympy.sympify(c[:200])\n"
-         "    except Exception:\n        return None"), "execution"),
+         "    except Exception:\n        return None"), "execution|ending"),
     Made("held-out is train", paid(EXACT), "held-out overlap", all_rows=_same),
     Made("a third of held-out is train", paid(EXACT), "held-out overlap", all_rows=_some_same),
     Made("one world", WALK.format(**{**PLAIN, "reset": "self.at, self.goal = 1, 4"}), "held-out overlap", number, TURNS),

@@ -174,7 +174,8 @@ def shown_name(text: str) -> str:
 
 def hedges(gold: str, others: Sequence[str], seed: int) -> dict[str, list[str]]:
     """Return texts that name the right answer among others, by how they are put together: each in several
-    orders, in one of which it comes first and in one last. A grader is hedged against where all are paid."""
+    orders, in one of which it comes first and in one last. A grader is hedged against where all are paid. A
+    first letter that several have names them all."""
     rest = [each for each in dict.fromkeys(others) if each.strip() != gold.strip()][:8]
     if not rest:
         return {}
@@ -186,6 +187,8 @@ def hedges(gold: str, others: Sequence[str], seed: int) -> dict[str, list[str]]:
     joined = {"spaces": " ", "commas": ", ", "or": " or ", "lines": "\n", "bars": "|", "nothing": ""}
     found = {name: [mark.join(order) for order in orders] for name, mark in joined.items()}
     found["a list"] = [json.dumps(order, ensure_ascii=False) for order in orders]
+    if gold[:2].isalpha() and any(each[:1] == gold[0] for each in rest):  # else it tells the answer
+        found["its first letter"] = [gold[0]]
     with suppress(ValueError, RecursionError):
         read = {text: json.loads(text) for text in orders[0]}
         if all(isinstance(value, list) for value in read.values()):
