@@ -200,6 +200,8 @@ def test_the_shipped_ledger_can_be_read(claim: Claim, tmp_path: Path) -> None:
     own = (shipped_claim.before_policy, shipped_claim.after_policy)
     assert all(seen[policy].n_records == len(suite.contents) for policy in own)
     assert all(kind == "note" for kind, _ in opened_since(project, shipped_claim))
+    family = recipe_of(project.params).family  # the settings of today are those that were registered
+    assert {each.family for each in ledger.openings if each.policy_digest == own[1]} == {family}
 
 
 def test_experiments_in_a_folder_of_their_own_are_remembered_by_the_folder_they_were_called_in(

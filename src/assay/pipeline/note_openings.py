@@ -64,6 +64,8 @@ def recipe_of(params: Params) -> Recipe:
     values["base"] = params.base.model_dump(mode="json", exclude_defaults=True)
     values["generation"] = params.generation.model_dump(mode="json", exclude_defaults=True)
     values["evaluation"].pop("open")  # what is noted is open
+    if not params.task.brings_code:  # where a shipped task lies makes no other recipe: it is as it first lay
+        values["task"]["code"] = f"src/assay/tasks/{params.task.name}"
     if params.external is not None:  # what is said of it makes it no other
         values["train"] = params.external.sha256
     return Recipe(digest([values[name] for name in RECIPE]), params.seed, tuple(params.claim.seeds))
