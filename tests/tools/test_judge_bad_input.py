@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from assay.core.errors import AssayError
-from assay.verdict.judge import lines
+from assay.rollout.tables import lines
 from assay.verdict.judge.command import JudgeRequest, judge_files
 from tests.tools.judged_files import (
     as_csv,
