@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from assay.cli.naming import takes
 from assay.core.console import say
 
 
@@ -59,49 +61,62 @@ def import_(
 import_.__name__ = "import"  # as it is called; Python keeps the word for itself
 
 
-def audit(
-    tasks: Annotated[
-        Path, typer.Argument(metavar="TASKS.jsonl", help="Your tasks file, one JSON object a line.")
-    ],
+@dataclass(frozen=True)
+class AuditOptions:
+    """Options of `assay task audit`."""
+
     task: Annotated[
         str | None,
         typer.Option(
             help="Preset of configs/task/ that says how to read it; the one for own records if not given."
         ),
-    ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for audit.json.")] = Path(),
+    ] = None
+    out: Annotated[Path, typer.Option(help="Folder for audit.json.")] = Path()
     root: Annotated[
         Path | None, typer.Option(help="Folder that schema paths start from; the file's own if not given.")
-    ] = None,
+    ] = None
     fix_splits: Annotated[
         bool, typer.Option("--fix-splits", help="Write splits by prompt group, and presets for them.")
-    ] = False,
+    ] = False
     data: Annotated[
         Path | None, typer.Option(help="Folder for the splits; data/<name of the file> if not given.")
-    ] = None,
-    fractions: Annotated[str, typer.Option(help="Shares of train, validation and heldout.")] = "0.8,0.1,0.1",
-    seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
-    force: Annotated[
-        bool, typer.Option("--force", help="Overwrite data in the folder for the splits.")
-    ] = False,
+    ] = None
+    fractions: Annotated[str, typer.Option(help="Shares of train, validation and heldout.")] = "0.8,0.1,0.1"
+    seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0
+    force: Annotated[bool, typer.Option("--force", help="Overwrite data in the folder for the splits.")] = (
+        False
+    )
     base: Annotated[
         str | None,
         typer.Option(
             metavar="MODEL", help="Count prompts in the tokens of this base: a folder, or one of the hub."
         ),
-    ] = None,
+    ] = None
+
+
+@takes
+def audit(
+    tasks: Annotated[
+        Path, typer.Argument(metavar="TASKS.jsonl", help="Your tasks file, one JSON object a line.")
+    ],
+    options: AuditOptions,
 ) -> None:
     """Report what is odd about your tasks file; with --fix-splits make a dataset of it."""
     from assay.checks.own_data import audit as tool
     from assay.checks.own_data import splits
     from assay.core.config.tasks import task_of_own_records
 
-    task = task or task_of_own_records()
+    task = options.task or task_of_own_records()
     project = tool.project_for(Path.cwd(), task)
-    plan = splits.plan(project, tasks, data, fractions, seed, force=force) if fix_splits else None
-    audited = tool.run(project, tasks, out, tool.selection_for(project.root, task).presets, root)
-    if base is not None:
-        tool.count_tokens(project, tasks, audited, base)
+    plan = None
+    if options.fix_splits:
+        chosen = (options.data, options.fractions, options.seed)
+        plan = splits.plan(project, tasks, *chosen, force=options.force)
+    audited = tool.run(
+        project, tasks, options.out, tool.selection_for(project.root, task).presets, options.root
+    )
+    if options.base is not None:
+        tool.count_tokens(project, tasks, audited, options.base)
     if plan is not None:
         splits.write(project, task, audited, plan)
     else:
