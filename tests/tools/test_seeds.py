@@ -103,7 +103,7 @@ def write_pipeline(root: Path) -> Path:
         own = name not in ("fingerprint", "base", "pre_eval")
         seed = "${seed}" if own else "0"
         stages[name] = {
-            "cmd": f"{sys.executable} src/stage.py {name} {seed} {out}",
+            "cmd": f"python src/stage.py {name} {seed} {out}",
             "deps": ["src", before],
             "params": ["seed", "train"] if own else ["base"],
             "outs": [{folder_of(out): {"cache": False}}],
