@@ -6,6 +6,8 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -78,12 +80,13 @@ def test_a_claim_is_noted_with_the_alarms_of_training_and_of_every_arm_and_with_
     watch = Watch(TASK)
     watch.look(3, "batch", episodes(4))
     quiet, loud = episodes(0), episodes(3, cut=12)
-    notes = claim_at._notes(TASK, facts(watch), quiet, loud, quiet, loud)
-    assert [note.split(" ")[0] for note in notes] == ["ALARM", "ALARM", "ALARM", "Held-out:"]
-    assert "in training" in notes[0] and "first at step 3" in notes[0]
-    assert "episodes after, tolerated" in notes[1] and "after (greedy)" in notes[2]
-    assert "4 of 4 prompts were cut" in notes[3]
-    assert claim_at._notes(TASK, facts(Watch(TASK)), quiet, quiet, quiet, quiet) == []
+    reader: Any = SimpleNamespace(task=TASK, suite=SimpleNamespace(split="heldout"))
+    notes = claim_at._alarms(reader, facts(watch), (quiet, loud, quiet, loud))
+    assert [note.code for note in notes] == ["alarm_in_training", "alarm", "alarm", "prompts_cut"]
+    assert "in training" in str(notes[0]) and "first at step 3" in str(notes[0])
+    assert [note.values["arm"] for note in notes[1:3]] == ["after", "after (greedy)"]
+    assert (notes[3].values["n"], notes[3].values["of"]) == (4, 4)
+    assert claim_at._alarms(reader, facts(Watch(TASK)), (quiet,) * 4) == []
 
 
 @pytest.fixture(scope="module")
