@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from benchmarks import filler, floors, json_base, presets, speed_cpu, speed_page, stock
+from benchmarks import cost, filler, floors, json_base, lean, presets, speed_cpu, speed_page, stock
 from benchmarks.common import RESULTS
 
 from assay.core.decoding import Decoding
@@ -116,7 +116,12 @@ def test_no_benchmark_combines_what_its_types_forbid(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "write_page"),
-    [("presets", presets.write_page), ("speed_cpu", speed_cpu.write_page)],
+    [
+        ("presets", presets.write_page),
+        ("speed_cpu", speed_cpu.write_page),
+        ("cost_cpu", cost.write_page),
+        ("lean", lean.write_page),
+    ],
     ids=lambda each: each if isinstance(each, str) else "",
 )
 def test_a_page_says_what_was_found(name: str, write_page: Any, tmp_path: Path) -> None:
