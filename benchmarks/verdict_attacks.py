@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks.attack import Attack, Said, rows_of, said_of
 from benchmarks.common import RESULTS, ROOT, written
 from benchmarks.openings import AS_BASES, COPIES, Look, place_after
 
@@ -38,9 +39,6 @@ from assay.verdict.evidence.words.remarks import Remark
 RESULT = RESULTS / "verdict_attacks.json"
 SUITE, CLUSTERS, DRAWS, SIMILARITY = "5" * 64, 256, 2, 0.6
 HARD = rng("attacks", "difficulty").uniform(-0.15, 0.15, CLUSTERS)
-
-# What a claim says: its verdict, and the warnings that the honest run beside it does not have.
-Said = tuple[str, list[str]]
 
 
 def arm(
@@ -138,11 +136,6 @@ BASE, SKILLED = arm("base", 0.3), arm("skilled", 0.65)
 HONEST = claim(BASE, SKILLED)
 
 
-def said(found: Claim) -> Said:
-    """Return the verdict, and the warnings that the honest run does not have."""
-    return found.verdict, [str(each) for each in found.warnings if each not in HONEST.warnings]
-
-
 def of_settings(**changes: Any) -> Said:
     """Return what is said of the shipped settings with these changes, whatever the arms show."""
     values = compose(ROOT, Selection(grpo="tiny", task="collider", seed=0)).values
@@ -152,7 +145,7 @@ def of_settings(**changes: Any) -> Said:
         for key in way:
             place = place[key]
         place[last] = value
-    return HONEST.verdict, [*map(str, looser_limits(Params.model_validate(values)))]
+    return HONEST.verdict, looser_limits(Params.model_validate(values))
 
 
 WORDINGS = ("Please", "Kindly", "Would you", "Could you", "I ask you to", "We need you to", "Do", "Now")
@@ -192,7 +185,7 @@ def wordings(
 
         after = homed("wordings learned", lambda k: 0.75 if learned(which(k)) else 0.1)
         rivals = {name: homed(name, 0.05) for name in RIVALS}
-        return said(claim(homed("wordings", lambda k: 0.1), after, rivals=rivals))
+        return said_of(claim(homed("wordings", lambda k: 0.1), after, rivals=rivals))
 
     return by_heart
 
@@ -232,7 +225,7 @@ def looks(place: int | None, gain: float) -> Callable[[], Said]:
         found, plan = opened(place), ClaimPlan(**(PLAN | {"seeds": (0,)}))
         told = openings_of(found, "0" * 64)
         stops = opening_obstacles(found, plan, policy="a" * 64, records="r" * 64, seed=0)
-        return said(
+        return said_of(
             claim(
                 BASE,
                 arm("lucky", 0.3 + gain),
@@ -264,42 +257,42 @@ def always_null(rate: float) -> Callable[[int], float]:
 
 COINS = {"controls": ("aa", "random_reward")}
 EASY = {"primary": "valid", "secondary": ("mean_reward", "success_rate")}
-ATTACKS: dict[str, Callable[[], Said]] = {
-    "a weak base made to say always null": lambda: said(
+PIPELINE: dict[str, Callable[[], Said]] = {
+    "a weak base made to say always null": lambda: said_of(
         claim(arm("weak", 0.02), arm("always null", always_null(0.98)))
     ),
-    "a base that abstains": lambda: said(claim(arm("silent", 0.0), arm("commonest", always_null(0.9)))),
-    "a little luck above always null": lambda: said(
+    "a base that abstains": lambda: said_of(claim(arm("silent", 0.0), arm("commonest", always_null(0.9)))),
+    "a little luck above always null": lambda: said_of(
         claim(arm("weak", 0.02), arm("lucky null", lambda k: 0.97 if k % 4 == 0 else 0.01))
     ),
-    "a margin of 30 over a loss": lambda: said(
+    "a margin of 30 over a loss": lambda: said_of(
         claim(SKILLED, arm("worse", 0.57), plan={"smallest_effect_points": 30.0})
     ),
-    "a margin of 95 over a loss": lambda: said(
+    "a margin of 95 over a loss": lambda: said_of(
         claim(SKILLED, arm("worse", 0.57), plan={"smallest_effect_points": 95.0})
     ),
-    "a margin of 95 over a control that gains as well": lambda: said(
+    "a margin of 95 over a control that gains as well": lambda: said_of(
         claim(BASE, SKILLED, plan={"smallest_effect_points": 95.0} | COINS, random_arm=arm("coin", 0.64))
     ),
-    "a guardrail of 95": lambda: said(
+    "a guardrail of 95": lambda: said_of(
         claim(BASE, arm("unreadable", 1.0, parsed=0.55), plan={"guardrails": {"parsed_rate": 0.95}})
     ),
-    "a control for random rewards that gains as well": lambda: said(
+    "a control for random rewards that gains as well": lambda: said_of(
         claim(BASE, SKILLED, plan=COINS, random_arm=arm("coin", 0.64))
     ),
-    "format only": lambda: said(claim(arm("garbled", 0.6, parsed=0.4), arm("mended", 0.6))),
-    "ten times the tokens": lambda: said(claim(BASE, arm("long", 0.65, tokens=100))),
-    "a base sampled too hot": lambda: said(
+    "format only": lambda: said_of(claim(arm("garbled", 0.6, parsed=0.4), arm("mended", 0.6))),
+    "ten times the tokens": lambda: said_of(claim(BASE, arm("long", 0.65, tokens=100))),
+    "a base sampled too hot": lambda: said_of(
         claim(arm("hot", 0.3), SKILLED, rivals=RIVALS | {"greedy": only(arm("cold", 0.66), draws=1)})
     ),
-    "a metric that trivial players have": lambda: said(
+    "a metric that trivial players have": lambda: said_of(
         claim(arm("garbled", 0.3, parsed=0.4), BASE, plan=EASY)
     ),
-    "no rivals": lambda: said(claim(BASE, SKILLED, plan={"rivals": {}}, rivals={})),
-    "one draw, so that base cannot be compared with base": lambda: said(
+    "no rivals": lambda: said_of(claim(BASE, SKILLED, plan={"rivals": {}}, rivals={})),
+    "one draw, so that base cannot be compared with base": lambda: said_of(
         claim(only(BASE, draws=1), only(SKILLED, draws=1), plan={"draws": 1})
     ),
-    "six clusters": lambda: said(
+    "six clusters": lambda: said_of(
         claim(
             *(arm(name, rate, clusters=6) for name, rate in (("six", 0.3), ("six lucky", 0.75))),
             rivals={name: only(one, clusters=6) for name, one in RIVALS.items()},
@@ -329,18 +322,27 @@ ATTACKS: dict[str, Callable[[], Said]] = {
 }
 
 
+# What answers an attack where the verdict is a gain all the same: codes that name just this.
+OWN = {
+    "a guardrail of 95": {"worse_within_margin"},
+    "format only": {"form_only"},
+    "ten times the tokens": {"more_tokens"},
+    "a base sampled too hot": {"sharpening"},
+    "one draw, so that base cannot be compared with base": {"control_not_run"},
+    "health limits of 1,000": {"looser_than_usual"},
+    "base gates at zero": {"looser_than_usual"},
+    "preflight off": {"looser_than_usual"},
+}
+# Lists of other kinds are added here.
+ATTACKS = [Attack("pipeline", name, make, frozenset(OWN.get(name, ()))) for name, make in PIPELINE.items()]
+
+
 def main() -> None:
     """Try every attack, print and write what was said."""
-    rows = []
-    for name, attack in ATTACKS.items():
-        verdict, warnings = attack()
-        remarked = not verdict.startswith("IMPROVED") or bool(warnings)
-        rows.append({"attack": name, "verdict": verdict, "said": warnings, "remarked": remarked})
-        print(f"{'  ' if remarked else '! '}{name}: {verdict}", *warnings, sep="\n      ")
+    rows = rows_of(ATTACKS)
     honest = {"verdict": HONEST.verdict, "said": [*map(str, HONEST.warnings)]}
-    unremarked = [row["attack"] for row in rows if not row["remarked"]]
-    found = {"honest": honest, "attacks": rows, "unremarked": unremarked}
-    written(RESULT, found, indent=1, sort_keys=False)
+    unremarked = sum(not row["remarked"] for row in rows)
+    written(RESULT, {"honest": honest, "attacks": rows, "unremarked": unremarked}, indent=1, sort_keys=False)
 
 
 if __name__ == "__main__":
