@@ -87,6 +87,33 @@ def test_a_flag_that_fewer_answers_name_is_shown_with_the_share_and_with_silence
     assert "\u221245.0" in str(said)
 
 
+def test_a_flag_that_hangs_on_another_answer_is_seen_over_all_items_where_it_may_be_asked() -> None:
+    """`signal` is the item's; `spin` is asked of who names a channel. After training fewer do."""
+
+    def naming(below: int) -> list[Episode]:
+        flags = [
+            {
+                "signal": True if i % 2 else None,
+                "channel": True if i % 2 and i % 10 < below else None,
+                "spin": True if i % 2 and i % 10 < below else None,
+            }
+            for i in range(100)
+        ]
+        one = played(lambda i, d: True)
+        return [e.model_copy(update={"flags": flags[int(e.item_id[-2:])]}) for e in one]
+
+    by_name = {each.flag: each for each in found(naming(8), naming(4)).conditional}
+    assert by_name.keys() == {"channel", "spin"}
+    for told in by_name.values():
+        assert told.among == "signal"
+        assert (told.answered_before, told.answered_after) == pytest.approx((0.8, 0.4))
+        # The tenth of items that nobody names in either arm is among them.
+        n_signal = len({e.item_id for e in naming(8) if e.flags["signal"]})
+        assert told.silence_is_wrong.difference.n == n_signal
+        assert told.silence_is_wrong.difference.value == pytest.approx(-0.4)
+        assert told.of_those_who_answered.difference.value == 0.0
+
+
 def test_a_flag_that_the_item_decides_is_no_matter_of_who_answered(usual: Details) -> None:
     one = played(lambda i, d: True)
     half = [e.model_copy(update={"flags": {"power": True if int(e.item_id[-2:]) % 2 else None}}) for e in one]

@@ -24,6 +24,9 @@ FILES: dict[str, dict[str, str]] = {
             "every measure before and after, and the paired difference, each with its interval"
         ),
         "reports.json": "every measure of every arm and of the scripted players, by stratum too",
+        "scripted": (
+            "every episode of the scripted players (`policy` says which), a gzip of JSON lines for each suite"
+        ),
         "details.json": (
             "beside the claim: success in k draws, who answered, what collapsed, gain by difficulty, items"
             " that broke"

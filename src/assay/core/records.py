@@ -44,7 +44,8 @@ class Episode(Record):
         default=None,
         description=(
             "who played it: the policy's digest; in a validation that of the weights, as their step's row of"
-            " the log has it; null: the untrained policy of a validation, or a batch"
+            " the log has it; of a scripted player `scripted:` and its name; null: the untrained policy of a"
+            " validation, or a batch"
         ),
     )
     draw: int = Field(ge=0)

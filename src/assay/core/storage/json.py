@@ -151,9 +151,13 @@ def loads(text: str, *, where: str, fix: str) -> Any:
 def read_jsonl(path: Path, *, fix: str) -> Iterator[Any]:
     """Yield the values of a JSONL file; blank lines are allowed, anything else damaged is refused with its
     line."""
-    for number, line in enumerate(read_text(path, fix=fix).split("\n"), start=1):
+    yield from _values(read_text(path, fix=fix), str(path), fix)
+
+
+def _values(text: str, where: str, fix: str) -> Iterator[Any]:
+    for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
-            yield loads(line, where=f"{path}, line {number}", fix=fix)
+            yield loads(line, where=f"{where}, line {number}", fix=fix)
 
 
 def _validate(kind: type[R], value: Any, where: str, fix: str) -> R:
@@ -175,8 +179,13 @@ def read_record(path: Path, kind: type[R], *, fix: str) -> R:
 
 def read_records(path: Path, kind: type[R], *, fix: str) -> list[R]:
     """Read one record a line; a damaged line fails with its number, it is never skipped."""
-    lines = enumerate(read_jsonl(path, fix=fix), start=1)
-    return [_validate(kind, value, f"{path}, record {number}", fix) for number, value in lines]
+    return parse_records(read_text(path, fix=fix), kind, where=str(path), fix=fix)
+
+
+def parse_records(text: str, kind: type[R], *, where: str, fix: str) -> list[R]:
+    """Return the records of the text of such a file."""
+    lines = enumerate(_values(text, where, fix), start=1)
+    return [_validate(kind, value, f"{where}, record {number}", fix) for number, value in lines]
 
 
 def write_json(path: Path, value: Any) -> None:

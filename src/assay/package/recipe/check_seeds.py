@@ -48,6 +48,7 @@ from assay.stages.packing.secrets.search import refuse, scan
 from assay.stages.packing.verify import FORMAT
 from assay.stages.render_evidence.ahead import end_when_orphaned
 from assay.stages.render_evidence.claim_at import claim_at
+from assay.stages.render_evidence.scripted import FOLDER, scripted_files, write_scripted
 from assay.verdict.evidence.claim.claim import Claim
 from assay.verdict.evidence.figures.drawing import render
 from assay.verdict.evidence.figures.gallery import of_seeds_of
@@ -57,6 +58,7 @@ HOME = "evidence/seeds"
 # Of each run: the results that dvc.lock vouches for, and of what was rendered from them what recipe.json
 # quotes.
 PAGES = tuple(place_of(name) for name in ("claim.json", "metrics.json"))
+PLAYERS = place_of(FOLDER)  # what the scripted players did, which is the same in all
 KINDS = ("png", "svg")
 TOKENIZER = f"{BASE}/tokenizer.json"
 FIX = "./run assay seeds again"
@@ -168,7 +170,7 @@ def entries_of(copy: Path) -> list[str]:
     kept = [out for out in outs if out.startswith((f"{RESULTS}/", f"{LOGS}/"))]
     project = Project.open(copy)
     own = [TOLD, *code_of_task(project)] if project.params.task.brings_code else []
-    return [*kept, *PAGES, SETTINGS, LOCK, *data_of(project), *words_of(project), *own]
+    return [*kept, *PAGES, PLAYERS, SETTINGS, LOCK, *data_of(project), *words_of(project), *own]
 
 
 def words_of(project: Project) -> list[str]:
@@ -204,7 +206,11 @@ def recipe_bytes(found: SeedsTogether) -> bytes:
 def provenance_bytes(task: str, members: Mapping[str, bytes | Path]) -> bytes:
     """Return provenance.json: of which task, and the sha256 of what no dvc.lock vouches for."""
     apart = {*PAGES, SETTINGS, TOKENIZER, TOLD}
-    named = [name for name in members if "/" not in name or name.partition("/")[2] in apart]
+    named = [
+        name
+        for name in members
+        if "/" not in name or (inner := name.partition("/")[2]) in apart or inner.startswith(f"{PLAYERS}/")
+    ]
     digests = {name: sha256_of(members[name]) for name in sorted({*named} - {PROVENANCE, SUMS})}
     return f"{dumps({'format': FORMAT, 'seeds': task, 'sha256': digests})}\n".encode()
 
@@ -447,7 +453,14 @@ def _run_again(copy: Path, again: Path, own: Path | None) -> list[Check]:
         stored = again / f"{copy.name}-stored"
         write_json(stored / PAGES[0], read_record(copy / PAGES[0], Claim, fix=FIX))
         write_bytes(stored / PAGES[1], read_bytes(copy / PAGES[1], fix=FIX))
-        seen = compare(stored, place, PAGES, said=said)
+        players = scripted_files(listing(copy))
+        if players:
+            for name in players:
+                link(copy / name, _room_for(stored / name))
+            write_scripted(replace(project, root=place), made.scripted)
+            players = sorted({*players, *scripted_files(listing(place))})
+            said = f"{said}, and what scripted players did"
+        seen = compare(stored, place, [*PAGES, *players], said=said)
         for name in PAGES:
             write_bytes(copy / name, (place / name).read_bytes())
         # Not in the package, but what recipe.json tells of each seed is from there.
@@ -458,6 +471,11 @@ def _run_again(copy: Path, again: Path, own: Path | None) -> list[Check]:
     claim = looked("V1", f"{copy.name}: claim", look)
     seed = PackedSeed(copy, read, task_code=own)
     return [claim, *lines_of(copy.name, [*looks_at(seed, again / f"{copy.name}-tables")])]
+
+
+def _room_for(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
 
 
 def _numbers_again(package: Path, told: SeedsTogether, copies: Sequence[Path], again: Path) -> LookResult:

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.errors import RecordError
+from assay.core.storage.gzipped import SUFFIX, unpacked
 from assay.core.storage.json import loads
 from assay.package.verification.checks import SHOWN, LookResult
 
 # relative: what another processor or another release of a library makes of the last bits, and no editor
 NEAR = 1e-9
+FIX = "get the package again from where it was published"
 NEARLY = "equal to 9 digits, not to the last"
 _PICTURE = re.compile(rb'src="data:image/svg\+xml;base64,[A-Za-z0-9+/=]*"')  # a figure on a page
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
@@ -71,6 +73,8 @@ def compare(
 def _content(path: Path, apart_from_svg: bool) -> bytes | None:
     if not path.is_file():
         return None
+    if path.suffix == SUFFIX:  # another zlib packs otherwise
+        return unpacked(path.read_bytes(), where=path.name, fix=FIX)
     return _PICTURE.sub(b'src=""', path.read_bytes()) if apart_from_svg else path.read_bytes()
 
 
@@ -130,7 +134,7 @@ def difference(name: str, stored: bytes, again: bytes) -> tuple[str, bool]:
 def _places(name: str, stored: bytes, again: bytes) -> Iterator[Place]:
     """Yield every value of a JSON or CSV file that differs; nothing for a file that is neither, or differs in
     form alone."""
-    one, other = stored.decode(), again.decode()
+    one, other, name = stored.decode(), again.decode(), name.removesuffix(SUFFIX)
     if name.endswith(".json"):
         yield from _values("", *(loads(text, where=name, fix="") for text in (one, other)))
     elif name.endswith(".jsonl"):

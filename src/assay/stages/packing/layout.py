@@ -107,6 +107,7 @@ def strangers(
             for name in ("pre_eval_secondary", "post_eval_secondary")
         },
         f"{place_of('plots')}/": re.compile(rf"{_FLAT}\.csv"),
+        f"{place_of('scripted')}/": re.compile(rf"{_FLAT}\.jsonl\.gz"),
     }
     for name in sorted(names):
         if name in exact:

@@ -223,8 +223,9 @@ def told_of(project: Project) -> bytes | None:
     for suite in (project.inputs("validation").validation, *project.inputs("secondary").secondary.values()):
         for play in suite.plays():
             task.start(play.item, play.world_seed)
-    for name, player in players_of(task, train).items():
-        play_baseline(task, player, heldout.plays(), name, retries=params.health.retries)
+    for suite in (heldout, *project.inputs("secondary").secondary.values()):
+        for name, player in players_of(task, train).items():
+            play_baseline(task, player, suite.plays(), name, retries=params.health.retries)
     if params.external is None:
         order = item_order(train, params.train.steps * params.train.items_per_step, params.seed)
         honest_play(task, order, params, keyed=False)

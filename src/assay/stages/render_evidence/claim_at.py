@@ -25,7 +25,13 @@ from assay.stages.render_evidence.ahead import begin
 from assay.stages.render_evidence.arms import AGAIN, CONTROL, Arm, ArmReader, checkpoint_frame, log_table
 from assay.stages.render_evidence.claim_inputs import claim_inputs
 from assay.stages.render_evidence.illustrations import illustrations
-from assay.stages.render_evidence.rivals import base_rivals, other_rivals, rival_notes, scripted_arms
+from assay.stages.render_evidence.rivals import (
+    ScriptedArms,
+    base_rivals,
+    other_rivals,
+    rival_notes,
+    scripted_arms,
+)
 from assay.stages.render_evidence.secondary import (
     other_players,
     played_suites,
@@ -51,10 +57,10 @@ from assay.verdict.statistics.report import Report, Reports
 class ClaimMade:
     """A claim, and what it was made of.
 
-    `arms` are those that were played, by the name of their file, and `baselines` the reports of the scripted
-    players; `shows` is what both arms did, if it was asked for and the task shows that; `blockers` is why no
-    claim may be made, and `misgraded` what grading again found, which is among them. Of what was trained
-    elsewhere there is no log, and there are no checkpoints.
+    `arms` are those that were played, by the name of their file, and `scripted` what the scripted players did
+    on each suite, that of the claim by the name of ""; `shows` is what both arms did, if it was asked for and
+    the task shows that; `blockers` is why no claim may be made, and `misgraded` what grading again found,
+    which is among them. Of what was trained elsewhere there is no log, and there are no checkpoints.
     """
 
     claim: Claim
@@ -62,13 +68,18 @@ class ClaimMade:
     shows: Illustrations | None
     trained: Training
     arms: dict[str, Arm]
-    baselines: dict[str, Report]
+    scripted: dict[str, ScriptedArms]
     planned: PlannedPower
     details: Details
     log: pd.DataFrame | None
     checkpoints: pd.DataFrame | None
     blockers: list[Remark]
     misgraded: list[str]
+
+    @property
+    def baselines(self) -> dict[str, Report]:
+        """The reports of the scripted players on the suite of the claim."""
+        return self.scripted[""].reports
 
     @property
     def reports(self) -> Reports:
@@ -129,7 +140,7 @@ def claim_at(
     reader = ArmReader(project, known, graded)
     plan = read_record(project.results("claim_plan.json"), ClaimPlan, fix="./run dvc repro fingerprint")
     processes = 1 if project.params.task.brings_code else processes  # it may talk to processes of its own
-    playing = begin(partial(scripted_arms, reader, plan), processes=processes)
+    playing = begin(partial(scripted_arms, reader), processes=processes)
     before, after = reader.arm("pre_eval"), reader.arm("post_eval")
     greedy = reader.arm("pre_eval_greedy"), reader.arm("post_eval_greedy")
     trained = read_training(project.results("train.json"), fix="./run dvc repro train")
@@ -208,7 +219,7 @@ def claim_at(
         shows=shows,
         trained=trained,
         arms=arms,
-        baselines=scripted[""].reports,
+        scripted=scripted,
         planned=beside.planned,
         details=details,
         log=log,

@@ -23,6 +23,7 @@ from assay.stages.render_evidence.claim_inputs import opened_since
 from assay.stages.render_evidence.illustrations import stepped
 from assay.stages.render_evidence.no_claim import refuse
 from assay.stages.render_evidence.reader_pages import EPISODES, SOURCES, write_pages
+from assay.stages.render_evidence.scripted import write_scripted
 from assay.verdict.evidence.claim.claim import Claim, differences_of
 from assay.verdict.evidence.claim.differences import deltas
 from assay.verdict.evidence.claim.plan import ClaimPlan
@@ -93,6 +94,7 @@ def _render(project: Project, graded: Callable[[], Set[str]] | None, processes: 
         claim, before[0], after[0], gaps, baselines=baselines, ends=ends, further=own, greedy=greedy_reports
     )
     write_json(project.results("reports.json"), made.reports)
+    write_scripted(project, made.scripted)
     write_json(project.results("plan_power.json"), made.planned)
     write_json(project.results("details.json"), made.details)
     write_json(project.results("before_after_metrics.json"), metrics)

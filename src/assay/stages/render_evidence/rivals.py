@@ -3,7 +3,7 @@ that."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -25,35 +25,30 @@ ALL = RivalSettings(few_shot=3, best_of_n=4, constrained=True)
 
 @dataclass(frozen=True, slots=True)
 class ScriptedArms:
-    """The scripted players of a task on one suite, by name: all reports, and the episodes of those that a
-    claim is compared with."""
+    """The scripted players of a task on one suite, by name: their reports, and every episode."""
 
     reports: dict[str, Report]
     episodes: dict[str, list[Episode]]
 
 
-def scripted_arms(reader: ArmReader, plan: ClaimPlan) -> dict[str, ScriptedArms]:
+def scripted_arms(reader: ArmReader) -> dict[str, ScriptedArms]:
     """Play the held-out suite, by the name of "", and each secondary one with every scripted player."""
-    suites, what = {"": reader.suite, **reader.project.inputs("secondary").secondary}, sorted(plan.rivals)
+    suites = {"": reader.suite, **reader.project.inputs("secondary").secondary}
     return {
         name: reader.once(
-            partial(_play_scripted, reader, suite, what),
-            f"scripted players, and how {', '.join(what)} played",
-            suite,
-            "fingerprint.json",
+            partial(_play_scripted, reader, suite), "scripted players", suite, "fingerprint.json"
         )
         for name, suite in suites.items()
     }
 
 
-def _play_scripted(reader: ArmReader, suite: Suite, kept: Sequence[str]) -> ScriptedArms:
+def _play_scripted(reader: ArmReader, suite: Suite) -> ScriptedArms:
     task, retries = reader.task, reader.project.params.health.retries
     found = ScriptedArms({}, {})
     for name, player in sorted(players_of(task, reader.project.items("train")).items()):
         episodes = play_baseline(reader.replayed, player, suite.plays(), name, retries=retries)
         found.reports[name] = report_on(episodes, suite, f"scripted:{name}", "sampled")
-        if name in kept:
-            found.episodes[name] = episodes
+        found.episodes[name] = episodes
     return found
 
 

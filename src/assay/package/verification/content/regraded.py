@@ -10,12 +10,13 @@ from assay.core.counting import counted
 from assay.core.records import Episode
 from assay.package.verification.checks import Check, LookResult, looked, unlooked
 from assay.package.verification.own_code import unseen_said
-from assay.package.verification.unpacked import Unpacked
+from assay.package.verification.unpacked import FIX, Unpacked
 from assay.rollout.dataset.suite import Suite
 from assay.rollout.evaluation.replay import graded_again
 from assay.rollout.tasks.own.settings import OF_TEXT, OwnTask
 from assay.stages.packing.layout import TOLD
 from assay.stages.packing.pages import told_of
+from assay.stages.render_evidence.scripted import FOLDER, read_scripted, scripted_file, scripted_files
 
 
 def regraded(package: Unpacked) -> Iterator[Check]:
@@ -27,6 +28,9 @@ def regraded(package: Unpacked) -> Iterator[Check]:
     """
     for name in package.arms:
         yield looked("V2", f"{name}.jsonl", partial(_arm, package, name))
+    for path in scripted_files(package.names):
+        name = f"{FOLDER}/{path.rpartition('/')[2]}"
+        yield looked("V2", name, partial(_scripted, package, name))
     if not package.elsewhere:
         yield looked("V2", "validation.jsonl", partial(validations_regraded, package))
     if package.project.params.task.brings_code:
@@ -48,6 +52,18 @@ def _told_again(package: Unpacked) -> LookResult:
 
 def _arm(package: Unpacked, name: str) -> LookResult:
     return _graded(package, [(package.suite_of(name), package.episodes(name), f"{name}.jsonl")])
+
+
+def _scripted(package: Unpacked, name: str) -> LookResult:
+    """Grade what each scripted player did on one suite; that it is what they do, V1 looks at."""
+    suites = {scripted_file(package.project, each): each for each in ("", *package.project.params.played[1:])}
+    if name not in suites:
+        return LookResult("", [f"{name}: of no suite that was played"])
+    known = suites[name]
+    suite = package.project.inputs("secondary").secondary[known] if known else package.heldout
+    played = read_scripted(package.results(name), fix=FIX)
+    parts = [(suite, episodes, f"{name}, {player}") for player, episodes in played.items()]
+    return _graded(package, parts)
 
 
 def validations_regraded(package: Unpacked) -> LookResult:

@@ -27,6 +27,7 @@ from assay.stages import fingerprint, render_evidence
 from assay.stages.package import holds_adapter, members_of
 from assay.stages.packing.layout import ADAPTER, BASE, CARD, PARITY, PROVENANCE, SUMS, VERIFIER
 from assay.stages.packing.parity import Parity
+from assay.stages.render_evidence.scripted import ENDING, scripted_files
 from assay.training.log.history import History, component_row
 
 
@@ -94,7 +95,7 @@ def history_of(package: Unpacked) -> History:
     )
 
 
-PAGE, FIGURES, NUMBERS = place_of("report.html"), f"{place_of('figures')}/", (".json", ".csv")
+PAGE, FIGURES, NUMBERS = place_of("report.html"), f"{place_of('figures')}/", (".json", ".csv", ENDING)
 
 
 def files_again(
@@ -155,7 +156,16 @@ def pages_again(
         render_evidence.run(_copied(package, work, render_evidence.WRITES), graded, processes=processes)
         stored = among(package.names, render_evidence.WRITES)  # a table more than follows is found too
         names = {name for name in _rendered_names(work) | stored if name.endswith(NUMBERS)}
-        return compare(root, work, names, said=f"{len(names)} files from episodes, reports and logs")
+        # An older version packed none, and what follows from them is looked at all the same.
+        older = other_code and not scripted_files(package.names)
+        left = scripted_files(names) if older else []
+        seen = compare(
+            root, work, names.difference(left), said=f"{len(names)} files from episodes, reports and logs"
+        )
+        if left and not seen.wrong:
+            said = f"{seen.said}; of an older version, and without the episodes of scripted players"
+            return LookResult(said, left=left)
+        return seen
 
     def pages() -> LookResult:
         names = _rendered_names(work)

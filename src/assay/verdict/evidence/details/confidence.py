@@ -23,7 +23,11 @@ class StatedConfidence(Record):
     verdicts that state one. Source: Brier (1950), Monthly Weather Review 78:1."""
 
     right: float = Field(
-        ge=0, le=1, description="share of these verdicts; also the constant that scores best"
+        ge=0,
+        le=1,
+        description="share of these verdicts that are right, proven or not: in a null world nothing is"
+        " claimed, elsewhere channel and mass are right (`success` asks for proof as well, and of all"
+        " episodes). Also the constant that scores best",
     )
     brier: float = Field(ge=0, le=1)
     constant: float = Field(ge=0, le=1, description="Brier score of always stating that share")

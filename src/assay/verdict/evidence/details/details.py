@@ -48,14 +48,18 @@ class AtK(Record):
 
 
 class Conditional(Record):
-    """A share of those who answered, beside the share that did."""
+    """A share of those who answered, beside the share that did, and over all who could have."""
 
     flag: str
-    among: str | None = Field(description="the flag that is asked where this one may be; null: all episodes")
+    among: str | None = Field(
+        description="the flag that is asked wherever this one may be, whatever is said; null: all episodes"
+    )
     answered_before: float = Field(ge=0, le=1)
     answered_after: float = Field(ge=0, le=1)
     of_those_who_answered: Gap
-    silence_is_wrong: Gap = Field(description="the same where no answer counts as a wrong one")
+    silence_is_wrong: Gap = Field(
+        description="over all items where it may be asked, no answer as a wrong one, in neither arm either"
+    )
 
 
 class Collapse(Record):
@@ -216,7 +220,8 @@ def _gap(
 def _conditional(before: Sequence[Episode], after: Sequence[Episode], gap: GapOf) -> tuple[Conditional, ...]:
     """Return the flags that are asked of some answers only: not in the same episodes of both arms.
 
-    Each is seen among the episodes of the narrowest flag that is asked wherever it is.
+    Each is seen among the episodes where it may be asked: those of the narrowest flag that is asked wherever
+    it is, and of the same plays in both arms, so that the item decides and no answer.
     """
     arms = (before, after)
     names = sorted({flag for arm in arms for episode in arm for flag in episode.flags})
@@ -229,35 +234,42 @@ def _conditional(before: Sequence[Episode], after: Sequence[Episode], gap: GapOf
         )
         for name in names
     }
+    plays = {
+        name: [{(item, draw) for k, item, draw in told if k == arm} for arm in (0, 1)]
+        for name, told in asked.items()
+    }
+    same = {name: of[0] == of[1] for name, of in plays.items()}
     found = []
     for name in names:
-        plays = [{(item, draw) for arm, item, draw in asked[name] if arm == k} for k in (0, 1)]
-        if plays[0] == plays[1]:
+        if same[name]:
             continue
-        wider = [other for other in names if asked[name] < asked[other]]
+        wider = [other for other in names if same[other] and asked[name] < asked[other]]
         among = min(wider, key=lambda other: (len(asked[other]), other), default=None)
         sizes = [sum(k == arm for arm, *_ in asked[among]) if among else len(arms[k]) for k in (0, 1)]
         told = [_means(_by_item(arm, partial(_flag, name=name))) for arm in arms]
-        could = told[0].keys() | told[1].keys()
-        silent = [_means(_by_item(arm, partial(_flag, name=name, silent=0.0))) for arm in arms]
+        whole = [_means(_by_item(arm, partial(_flag_or_wrong, name=name, among=among))) for arm in arms]
         found.append(
             Conditional(
                 flag=name,
                 among=among,
-                answered_before=round(len(plays[0]) / max(1, sizes[0]), 10),
-                answered_after=round(len(plays[1]) / max(1, sizes[1]), 10),
+                answered_before=round(len(plays[name][0]) / max(1, sizes[0]), 10),
+                answered_after=round(len(plays[name][1]) / max(1, sizes[1]), 10),
                 of_those_who_answered=gap(f"{name} told", *told),
-                silence_is_wrong=gap(
-                    f"{name} or wrong", *({item: arm[item] for item in could} for arm in silent)
-                ),
+                silence_is_wrong=gap(f"{name} or wrong", *whole),
             )
         )
     return tuple(found)
 
 
-def _flag(episode: Episode, name: str, silent: float | None = None) -> float | None:
+def _flag(episode: Episode, name: str) -> float | None:
     found = episode.flags.get(name)
-    return silent if found is None else float(found)
+    return None if found is None else float(found)
+
+
+def _flag_or_wrong(episode: Episode, name: str, among: str | None) -> float | None:
+    if among is not None and episode.flags.get(among) is None:
+        return None
+    return _flag(episode, name) or 0.0
 
 
 def _collapsed(before: Sequence[Episode], after: Sequence[Episode]) -> tuple[Collapse, ...]:

@@ -64,7 +64,9 @@ def detail_tables(details: Details, planned: PlannedPower, cluster_name: str) ->
                     "asked, % after": percent(each.answered_after),
                     "among": each.among or "all episodes",
                     "difference of those asked in both": _difference(each.of_those_who_answered),
-                    "difference with no answer as wrong": _difference(each.silence_is_wrong),
+                    "no answer as wrong, % before": percent(each.silence_is_wrong.before),
+                    "% after": percent(each.silence_is_wrong.after),
+                    "difference": _difference(each.silence_is_wrong),
                 }
                 for each in details.conditional
             ]
@@ -74,7 +76,7 @@ def detail_tables(details: Details, planned: PlannedPower, cluster_name: str) ->
                 {
                     "arm": arm,
                     "verdicts": each.difference.n,
-                    "right, %": percent(each.right),
+                    "right, proven or not, %": percent(each.right),
                     "Brier score": f"{each.brier:.3f}",
                     "of the best constant": f"{each.constant:.3f}",
                     "difference": difference_text(each.difference, rate=False),
