@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.core.errors import ConfigError
+from assay.core.errors import ConfigError, Interrupted
 from assay.core.evidence_files import place_of
 from assay.core.storage.files import write_text
 from assay.pipeline import live_log as drawer
@@ -168,11 +168,22 @@ def test_the_main_process_alone_takes_old_curves_away_and_starts_one_drawer(
         project.root, project.params.train.steps, History(), Watch(Letters()), SUITE, folder, main=main
     )
     live.tell("started", {"step": 0})
-    live.begin()
-    assert [(tmp_path / name).exists() for name in TABLES] == [not main] * len(TABLES)
-    live.publish()
-    live.end()
+    with live.shown():
+        assert [(tmp_path / name).exists() for name in TABLES] == [not main] * len(TABLES)
     assert told == ([(tmp_path, tmp_path / "run/drawer.log", 2.0), "look", "close"] if main else [])
+
+
+def test_a_training_that_is_ended_early_says_why_and_is_drawn_a_last_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(drawer.VARIABLE, "0")
+    params = Project.open(ROOT).params
+    folder = RunFolder(tmp_path / "run", RunKey("key", {}), {}, params.checkpoint, main=True)
+    live = Live(tmp_path, params.train.steps, History(), Watch(Letters()), SUITE, folder, main=True)
+    live.tell("started", {"step": 0})
+    with pytest.raises(Interrupted), live.shown():
+        raise Interrupted("a signal", where="here", exit_code=143)
+    assert '"ended early"' in (tmp_path / "evidence/observed/run_log.jsonl").read_text()
 
 
 def test_with_zero_seconds_nothing_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,5 +199,5 @@ def test_with_zero_seconds_nothing_is_started(tmp_path: Path, monkeypatch: pytes
         project.root, project.params.train.steps, History(), Watch(Letters()), SUITE, folder, main=True
     )
     live.tell("started", {"step": 0})
-    live.begin()
-    live.end()
+    with live.shown():
+        pass

@@ -74,7 +74,7 @@ def _nothing_is_trained_or_played(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: object, **__: object) -> None:
         raise AssertionError("something was built or played")
 
-    for module, name in ((base, "warm_started"), (base, "measure"), (heldout, "measure")):
+    for module, name in ((base, "warm_started"), (base, "check_base"), (heldout, "measure")):
         monkeypatch.setattr(module, name, never)
 
 

@@ -142,7 +142,7 @@ def _without_data(params: Params, task: Letters) -> Iterator[None]:
     """Let the stage find the toy policy and its items where it would read them from a project."""
     inputs = Inputs(params, task, cast(Any, _NoFingerprint()), {"train": ITEMS}, "")
     vars(inputs)["validation"] = suite(params)
-    given: dict[str, Any] = {"open_policy": lambda params, base: policy(), "git_state": lambda root: {}}
+    given: dict[str, Any] = {"open_policy": lambda params, base: policy(), "manifest_of": lambda *_: {}}
     read: dict[str, Any] = {
         "inputs": lambda project, *parts: inputs,
         "task": lambda project, shaping=False: task,

@@ -19,11 +19,11 @@ from assay.core.config.settings import Params, ScratchBase, TinyArchitecture
 from assay.pipeline.project import Project
 from assay.rollout.dataset.suite import Suite, choose
 from assay.rollout.policy.base import tiny
+from assay.rollout.policy.base.warm_start import warm_started
 from assay.rollout.policy.model import Policy
 from assay.rollout.policy.renderer import Dialogue
 from assay.rollout.tasks.protocol import Item
 from assay.stages import fingerprint
-from assay.stages.base import warm_started
 from assay.training.setup import Setup as TrainingSetup
 from tests.house import ROOT
 from tests.training.faulty_tasks import WORDS, Letters

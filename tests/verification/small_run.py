@@ -11,9 +11,9 @@ from assay.core.config.composition import Selection, compose
 from assay.core.config.settings import ScratchBase
 from assay.core.storage.json import write_json
 from assay.pipeline.project import Project
+from assay.rollout.policy.base.warm_start import warm_started
 from assay.rollout.policy.digests import digest_folder
 from assay.stages import control, fingerprint, post_eval, pre_eval, train
-from assay.stages.base import warm_started
 from tests.house import ROOT
 from tests.kept import kept
 

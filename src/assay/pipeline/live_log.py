@@ -13,13 +13,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from assay.core.console import complain
 from assay.core.counting import counted
-from assay.core.errors import ConfigError, RecordError
+from assay.core.errors import ConfigError, Interrupted, RecordError, TrainingStopped
 from assay.core.evidence_files import OBSERVED, place_of
 from assay.core.provenance import now
 from assay.core.records import TRAINING_LOG_COLUMNS, HealthEvent
@@ -163,19 +163,31 @@ class Live:
         self._every = seconds_between()
         self._drawer: Drawer | None = None
 
-    def begin(self) -> None:
-        """Take away what an earlier training left, and start the process that draws the curves of this
-        one."""
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Take away what an earlier training left, and draw the curves of this one while it goes on; at its
+        end, say why it ended, if early, and draw a last time."""
+        self._begin()
+        try:
+            yield
+            self.publish()
+        except BaseException as error:
+            # Why it ended is what has to be said, also on a disk that is full
+            with suppress(OSError, RecordError):
+                if isinstance(error, (Interrupted, TrainingStopped)):
+                    self.tell("ended early", {"why": str(error).split("\n")[0]})
+                self.publish()
+            raise
+        finally:
+            if self._drawer is not None:
+                self._drawer.close()
+
+    def _begin(self) -> None:
         if not self._main:
             return
         self.publish()
         if self._every is not None:
             self._drawer = Drawer(self._root, self._folder.path / "drawer.log", self._every)
-
-    def end(self) -> None:
-        """Let the curves be drawn a last time; nothing is drawn after this."""
-        if self._drawer is not None:
-            self._drawer.close()
 
     def step(self, step: int, advance: Callable[..., None]) -> None:
         """Show a finished step."""

@@ -7,21 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay.core.config.settings import Params, ScratchBase
+from assay.core.config.settings import Params
 from assay.core.console import complain
 from assay.core.counting import counted
 from assay.core.errors import DataError
-from assay.core.seeds import rng
 from assay.pipeline.inputs import Inputs
-from assay.rollout.policy.base import tiny
 from assay.rollout.policy.base.pretrained import POINTER, locate, pinned_digest
 from assay.rollout.policy.model import Policy, load, pin, require_device
 from assay.rollout.policy.renderer import control_names
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
-
-    from assay.rollout.tasks.protocol import Task
+    from transformers import PreTrainedTokenizerBase
 
 
 BASE, ADAPTER = "models/base", "models/adapter"
@@ -56,19 +52,7 @@ def open_policy(params: Params, base: Path, adapter: Path | None = None) -> Poli
     return replace(policy, base_digest=pinned_digest(base)) if whole else policy
 
 
-_NAMED, _READ_FROM = 5, 2000
-
-
-def tokenizer_of(base: ScratchBase, task: Task) -> PreTrainedTokenizerFast:
-    """Return the tokenizer of a base that is built here: of the task's words, or learned from its lessons."""
-    if base.bpe_vocabulary is None:
-        return tiny.build_tokenizer(task.vocabulary())
-    lessons = [
-        talk
-        for name, make in (("drills", task.drills), ("demonstrations", task.demonstrations))
-        for talk in make(rng("base", name, base.seed), _READ_FROM)
-    ]
-    return tiny.train_tokenizer((said["content"] for talk in lessons for said in talk), base.bpe_vocabulary)
+_NAMED = 5
 
 
 def tell_control_tokens(inputs: Inputs, tokenizer: PreTrainedTokenizerBase, split: str) -> None:

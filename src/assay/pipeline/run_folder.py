@@ -21,6 +21,7 @@ from assay.core.storage.json import loads, write_json
 from assay.core.storage.yaml import read_yaml
 from assay.pipeline.dvc_lock import md5_at
 from assay.pipeline.resume import RunKey, difference, locked, machine_of, run_key
+from assay.rollout.policy.processes import Processes
 from assay.training.checkpoints.store import (
     MANIFEST,
     Checkpoint,
@@ -222,6 +223,24 @@ def open_run(
             _say_how_much(runs, folder)
             folder.mkdir(parents=True, exist_ok=True)
         yield RunFolder(folder, key, machine_of(params.device), params.checkpoint, main=main)
+
+
+def start_together(
+    folder: RunFolder, processes: Processes, resume_from: Path | None = None
+) -> Checkpoint | None:
+    """Return where all processes of a training go on from, None to begin: what the main one brings in is
+    there before the others look.
+
+    Raises:
+        ConfigError: As `RunFolder.start`, or they do not agree.
+    """
+    start = None
+    with processes.as_one():
+        if processes.main:
+            start = folder.start(resume_from)
+    start = start if processes.main else folder.start(None)
+    processes.agree("run and checkpoint", (folder.key.digest, start and start.step))
+    return start
 
 
 def _recorded(root: Path, done: Path) -> bool:

@@ -4,27 +4,25 @@ read."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from assay.core.console import progress, say
 from assay.core.counting import counted
-from assay.core.errors import Interrupted, RecordError, TrainingStopped
 from assay.core.evidence_files import LOGS, folder_of, place_of
-from assay.core.provenance import environment, git_state, hardware, now, packages
+from assay.core.provenance import now
 from assay.core.records import HealthSummary, TrainFacts
 from assay.core.storage.files import read_bytes, sha256_bytes, sweep
 from assay.core.storage.json import write_json, write_jsonl
 from assay.pipeline.external import take
 from assay.pipeline.inputs import Inputs
 from assay.pipeline.live_log import Live
+from assay.pipeline.manifest import manifest_of
 from assay.pipeline.note_openings import note_opening
 from assay.pipeline.policies import ADAPTER, BASE, open_policy
 from assay.pipeline.project import Project
-from assay.pipeline.resume import machine_of
-from assay.pipeline.run_folder import RunFolder, open_run
+from assay.pipeline.run_folder import RunFolder, open_run, start_together
 from assay.rollout.evaluation.alarms import cuts_in_words
 from assay.rollout.policy.digests import adapted_digest
 from assay.rollout.policy.model import Policy
@@ -98,12 +96,7 @@ def open_training(project: Project, resume_from: Path | None = None) -> Iterator
         if processes.main:
             written = (project.results(name).parent for name in ("train.json", "train_log.jsonl"))
             sweep(*written, project.observed("manifest.json").parent, root / "models")
-        start = None
-        with processes.as_one():  # what the main process brings in is there before the others look
-            if processes.main:
-                start = folder.start(resume_from)
-        start = start if processes.main else folder.start(None)
-        processes.agree("run and checkpoint", (folder.key.digest, start and start.step))
+        start = start_together(folder, processes, resume_from)
         plan = sha256_bytes(read_bytes(project.results("claim_plan.json"), fix="./run dvc repro fingerprint"))
         inputs, shaped = project.inputs("train", "validation"), project.task(shaping=True)
         setup = Setup(shaped, inputs.task, inputs.train, inputs.validation, params)
@@ -126,12 +119,11 @@ def train_through(training: Training) -> None:
     history, watch = History(), Watch(inputs.task)
     live = Live(project.root, steps, history, watch, inputs.validation, folder, main=main)
     live.tell("started" if start is None else "resumed", {"step": 0 if start is None else start.step})
-    manifest = _manifest(training)
+    manifest = manifest_of(project.root, inputs, folder, training.processes)
     if main:
         write_json(project.observed("manifest.json"), manifest | {"finished": None, "chain": None})
-    live.begin()
-    with progress("train: steps", steps, done=0 if start is None else start.step) as advance:
-        try:
+    with live.shown():
+        with progress("train: steps", steps, done=0 if start is None else start.step) as advance:
             trained = train(
                 training.base,
                 training.setup,
@@ -142,22 +134,12 @@ def train_through(training: Training) -> None:
                 on_step=lambda step: live.step(step, advance),
                 tell=live.tell,
             )
-        except BaseException as error:
-            # Why it ended is what has to be said, also on a disk that is full
-            with suppress(OSError, RecordError):
-                if isinstance(error, (Interrupted, TrainingStopped)):
-                    live.tell("ended early", {"why": str(error).split("\n")[0]})
-                live.publish()
-            live.end()
-            raise
-        live.publish()
+        if main:
+            _publish(training, trained, history, watch)
+            chain = str(history.train_log[-1]["chain"])
+            write_json(project.observed("manifest.json"), manifest | {"finished": now(), "chain": chain})
+            live.tell("finished", {"step": steps, "chosen": trained.chosen_step})
     if main:
-        _publish(training, trained, history, watch)
-        chain = str(history.train_log[-1]["chain"])
-        write_json(project.observed("manifest.json"), manifest | {"finished": now(), "chain": chain})
-        live.tell("finished", {"step": steps, "chosen": trained.chosen_step})
-        live.publish()
-        live.end()
         folder.finish(project.results("train.json").parent)
 
 
@@ -187,21 +169,3 @@ def _publish(training: Training, trained: TrainedAdapter, history: History, watc
     )
     if cut := cuts_in_words(watch.cuts, len(watch.items)):
         say(cut)
-
-
-def _manifest(training: Training) -> dict[str, Any]:
-    """Return who trains what on what; begun when the run was, however often it was gone on with."""
-    params, found = training.inputs.params, training.inputs.fingerprint
-    return {
-        "run": training.folder.key.digest,
-        "started": training.folder.began(),
-        "git": git_state(training.project.root),
-        "packages": packages(),
-        "hardware": hardware() | machine_of(params.device),
-        "environment": environment(),
-        "rank": training.processes.rank,
-        "world_size": training.processes.world_size,
-        "dataset_sha256": found.dataset_sha256,
-        "cached_dataset": found.cached,
-        "params": params.model_dump(mode="json"),
-    }

@@ -103,7 +103,7 @@ def _without_base(project: Project, training: Setup) -> tuple[list[Finding], boo
     """Return what can be said before the base is built or loaded, and whether its tokenizer could be looked
     at."""
     from assay.checks.doctor.preflight import read_ahead, refuse_prompts
-    from assay.stages.base import teach
+    from assay.rollout.policy.base.warm_start import teach
 
     try:
         teach(project.params, training.judged, training.items)

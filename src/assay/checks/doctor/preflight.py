@@ -39,18 +39,17 @@ from assay.core.records import Episode, Record
 from assay.core.storage.json import digest, read_record, read_records, write_json
 from assay.core.storage.untrusted import sha256_contents
 from assay.pipeline.inputs import code_of, read_fingerprint, requires_of
-from assay.pipeline.policies import tokenizer_of
 from assay.pipeline.project import Project
 from assay.rollout.dataset.suite import Play, choose
 from assay.rollout.evaluation.retries import GivenUp, tried
 from assay.rollout.evaluation.trajectory import open_item
 from assay.rollout.policy.base import tiny
 from assay.rollout.policy.base.pretrained import locate
+from assay.rollout.policy.base.warm_start import teach, tokenizer_of
 from assay.rollout.policy.engine.context import positions_of
 from assay.rollout.policy.model import Policy
 from assay.rollout.policy.renderer import Dialogue
 from assay.rollout.tasks.protocol import Task
-from assay.stages.base import teach
 from assay.training.rollouts import untouched
 from assay.verdict.evidence.claim.plan import largest_cluster
 from assay.verdict.statistics.openings import opening_level
