@@ -32,6 +32,7 @@ from scipy import stats
 from scipy.optimize import brentq
 
 from assay.core.seeds import rng as labelled_rng
+from assay.rollout.dataset.suite import Unseen
 from assay.verdict.statistics.bounded_mean import clusters_needed, not_better
 from assay.verdict.statistics.intervals import resample_counts
 from assay.verdict.statistics.power import smallest_gain
@@ -48,7 +49,7 @@ def measured(name: str, layout: Layout) -> dict[str, object]:
     """Return how often a layout is called better, worse, and how often the interval holds 0."""
     totals, sizes = layout(labelled_rng("verdict levels", name), REPLICATIONS)
     largest = LARGEST.get(name, 0.0)
-    needed = np.array([clusters_needed(row, largest=largest) for row in sizes])
+    needed = np.array([clusters_needed(row, unseen=Unseen(largest)) for row in sizes])
     refused = needed > totals.shape[1]
     not_better, not_worse = [], []
     for start in range(0, REPLICATIONS, 250):  # other weightings for each part: no one set decides

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from assay.core.records import Episode
 from assay.core.seeds import rng
+from assay.rollout.dataset.suite import Unseen
 from assay.verdict.statistics.power import PlannedPower, planned_power, planned_said, smallest_gain
 from tests.evaluation.test_statistics import play
 
@@ -131,7 +132,7 @@ def suite(n: int) -> tuple[Array, NDArray[np.int64]]:
 
 
 def test_a_larger_cluster_than_any_drawn_makes_the_promise_smaller(usual: PlannedPower) -> None:
-    wary = planned_power(base(), "s", 4, primary="success", alpha=0.05, largest=4)
+    wary = planned_power(base(), "s", 4, primary="success", alpha=0.05, unseen=Unseen(4))
     assert usual.smallest_detectable_points is not None and wary.smallest_detectable_points is not None
     assert wary.smallest_detectable_points > 1.3 * usual.smallest_detectable_points
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import time
 
 import numpy as np
@@ -15,8 +16,15 @@ from scipy import stats
 from assay.core.errors import EvidenceError
 from assay.core.records import Episode
 from assay.core.seeds import rng
+from assay.rollout.dataset.suite import Unseen
 from assay.rollout.evaluation.clusters import ClusterSums, cluster_sums, paired_cluster_differences
-from assay.verdict.statistics.bounded_mean import bounded_mean_test, clusters_needed, smallest_certain_gain
+from assay.verdict.statistics.bounded_mean import (
+    bounded_mean_test,
+    clusters_needed,
+    not_better,
+    probability_below_zero,
+    smallest_certain_gain,
+)
 from assay.verdict.statistics.intervals import (
     mean_interval,
     median_difference_interval,
@@ -241,8 +249,8 @@ def test_what_is_said_to_be_detectable_is_found_with_the_promised_power() -> Non
     effect = detectable_effect(seen)
     assert effect is not None
     drawn = source.choice(seen.residuals, (1000, 60)) + effect
-    not_better, _ = bounded_mean_tests(drawn, np.ones(60), source)
-    assert 0.75 <= np.mean(not_better <= 0.025) <= 0.85
+    p, _ = bounded_mean_tests(drawn, np.ones(60), source)
+    assert 0.75 <= np.mean(p <= 0.025) <= 0.85
 
 
 def test_too_few_clusters_detect_nothing() -> None:
@@ -265,39 +273,124 @@ def test_equal_seeds_give_equal_results_and_other_seeds_do_not() -> None:
 # Of the deciding test. A yes/no difference is -1 or +1: then it is the exact binomial bound.
 
 
-@pytest.mark.parametrize(("gains", "n"), [(20, 20), (15, 20), (38, 40), (30, 60)])
+@pytest.mark.parametrize(
+    ("gains", "n"), [(20, 20), (15, 20), (0, 20), (38, 40), (30, 60), (2131, 4096), (50_400, 100_000)]
+)
 def test_for_yes_and_no_it_is_the_interval_of_clopper_and_pearson(gains: int, n: int) -> None:
     """scipy's exact binomial interval of the share of gains, stretched from [0, 1] to [-1, 1]."""
-    exact = stats.binomtest(gains, n).proportion_ci(0.95, method="exact")
-    found = bounded_mean_test(sums_of(np.r_[np.ones(gains), -np.ones(n - gains)]), rng("cp"))[1]
-    assert found.low == pytest.approx(2 * exact.low - 1, abs=0.012)
-    assert found.high == pytest.approx(2 * exact.high - 1, abs=0.012)
+    exact = stats.binomtest(gains, n)
+    ends = exact.proportion_ci(0.95, method="exact")
+    p, found = bounded_mean_test(sums_of(np.r_[np.ones(gains), -np.ones(n - gains)]))
+    assert p == pytest.approx(exact.pvalue, rel=1e-9)
+    assert found.low == pytest.approx(2 * ends.low - 1, abs=1e-9)
+    assert found.high == pytest.approx(2 * ends.high - 1, abs=1e-9)
 
 
-@pytest.mark.parametrize("gain", [0.05, 0.2, 0.6])
-def test_equal_gains_have_the_p_that_is_known_in_closed_form(gain: float) -> None:
-    p, _ = bounded_mean_test(sums_of(np.full(25, gain)), rng("closed"), weightings=40_000)
-    assert p == pytest.approx(min(1.0, 2 * (1 + gain) ** -25), abs=0.012)
+@pytest.mark.parametrize(("better", "worse", "same"), [(30, 12, 400), (3, 0, 2), (520, 430, 99_050)])
+def test_of_yes_and_no_on_single_items_it_is_mcnemars_exact_test_where_none_is_alike(
+    better: int, worse: int, same: int
+) -> None:
+    """Ties have no part in p: their terms are 0."""
+    values = np.repeat([1.0, -1.0, 0.0], [better, worse, same])
+    exact = stats.binomtest(better, better + worse).pvalue
+    assert bounded_mean_test(sums_of(values))[0] == pytest.approx(exact, rel=1e-9)
 
 
-def test_p_and_interval_agree_about_zero() -> None:
-    for k in range(80):
-        values = rng("both", k).choice([-0.5, 0.0, 0.5, 1.0], 40, p=[0.15, 0.5, 0.2, 0.15])
-        p, found = bounded_mean_test(sums_of(values), rng(k), weightings=1999)
-        assert found.low is not None and found.high is not None
-        assert (found.low <= 0 <= found.high) == (p > 0.05)
+@pytest.mark.parametrize(
+    ("gain", "n", "loss"),
+    [
+        *((0.05, 25, 1.0), (0.6, 25, 1.0), (0.5, 1, 1.0), (1e-6, 50, 1.0), (0.002, 1000, 1.0)),
+        *((0.9, 500, 1.0), (0.05, 40, 0.5), (0.0015, 100_000, 1.0), (0.02, 40, 0.01)),
+    ],
+)
+def test_equal_gains_have_the_p_that_is_known_in_closed_form(gain: float, n: int, loss: float) -> None:
+    """Down to 1e-139; a p that is no number of a computer any more is 0."""
+    p, _ = bounded_mean_test(sums_of(np.full(n, gain)), unseen=Unseen(loss=loss))
+    assert p == pytest.approx(min(1.0, 2 * math.exp(-n * math.log1p(gain / loss))), rel=1e-10)
+    assert bounded_mean_test(sums_of(np.ones(2000)))[0] == 0.0
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 40, 300])
+def test_unequal_terms_have_the_p_that_partial_fractions_and_weightings_give(n: int) -> None:
+    source = rng("weighted", n)
+    sizes = source.integers(1, 5, n).astype(float)
+    totals = source.choice([-0.4, 0.0, 0.1, 0.3, 0.7], n) * sizes
+    p = probability_below_zero(np.append(totals, -sizes.max()))
+    weights = source.standard_exponential((100_000, n + 1))
+    drawn = np.mean(weights @ np.append(totals, -sizes.max()) <= 0.0)
+    assert p == pytest.approx(drawn, abs=5 * math.sqrt(max(p * (1 - p), 1e-5) / 100_000))
+    # Of different terms the tail is the sum of t_k^(n-1) / prod (t_k - t_j) over those k that are negative.
+    few = np.sort(source.uniform(-1, 1, 6))
+    parts = [float(np.prod(k / (k - np.delete(few, i)))) for i, k in enumerate(few) if k < 0]
+    assert probability_below_zero(few) == pytest.approx(sum(parts), abs=1e-9)
+
+
+@given(
+    st.lists(st.integers(-8, 8), min_size=1, max_size=14),
+    st.lists(st.integers(1, 4), min_size=14, max_size=14),
+    st.sampled_from([0.01, 0.25, 0.5, 1.0]),
+    st.sampled_from([0.0, 4.0, 40.0]),
+    st.sampled_from([0.001, 0.05, 0.2]),
+)
+@settings(max_examples=80)
+def test_p_and_interval_agree_about_zero(
+    totals: list[int], sizes: list[int], loss: float, size: float, alpha: float
+) -> None:
+    """Ties, all zero, one cluster, all alike and p of 1 among them."""
+    sums = sums_of(np.array(totals) / 8, sizes[: len(totals)])
+    p, found = bounded_mean_test(sums, unseen=Unseen(size, loss), alpha=alpha)
+    assert found.low is not None and found.high is not None and found.value is not None and 0 < p <= 1
+    assert -1 <= found.low <= found.value <= found.high <= 1
+    assert (found.low <= 0 <= found.high) == (p > alpha)
+    turned, mirror = bounded_mean_test(
+        sums_of(-sums.totals, sums.sizes), unseen=Unseen(size, loss), alpha=alpha
+    )
+    assert (turned, mirror.low, mirror.high) == pytest.approx((p, -found.high, -found.low), abs=1e-9)
+
+
+def test_names_order_and_repeated_calls_are_no_part_of_p() -> None:
+    source = rng("names")
+    totals, sizes = source.normal(0.04, 0.3, 300).clip(-1, 1), source.integers(1, 9, 300).astype(float)
+    found = set()
+    for _ in range(30):
+        order = source.permutation(300)
+        names = tuple(f"{source.integers(1 << 60):x}" for _ in order)
+        found.add(bounded_mean_test(ClusterSums(names, (totals * sizes)[order], sizes[order]))[0])
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("n", [8, 32, 33, 100])
+def test_the_p_of_many_experiments_that_plans_go_by_is_the_exact_one_to_a_twentieth(n: int) -> None:
+    source, sizes = rng("many", n), np.ones(n)
+    totals = source.choice([-0.5, 0.0, 0.3, 0.3], (200, n)) + 0.1
+    totals[0] = np.r_[1.0, np.zeros(n - 1)]  # as much as is unseen: the middle, where the formula is 0 / 0
+    for loss in (0.25, 1.0):
+        found = not_better(totals, sizes, unseen=Unseen(loss=loss))
+        exact = [probability_below_zero(np.append(row, -loss)) for row in totals]
+        told = np.array(exact) < 0.45
+        assert found[told] == pytest.approx(np.array(exact)[told], rel=0.05)
+        assert (found[~told] > 0.3).all()
+
+
+def test_a_thousand_different_clusters_take_less_than_fifty_milliseconds() -> None:
+    sums = sums_of(rng("quick").normal(0.02, 0.3, 1000).clip(-1, 1))
+    bounded_mean_test(sums)
+    start = time.process_time()
+    for _ in range(4):
+        bounded_mean_test(sums)
+    assert (time.process_time() - start) / 4 < 0.05
 
 
 def test_equal_values_whatever_their_spread_have_an_interval_with_both_ends() -> None:
-    found = bounded_mean_test(sums_of(np.full(20, 0.5)), rng(0))[1]
+    found = bounded_mean_test(sums_of(np.full(20, 0.5)))[1]
     assert found.low is not None and found.high is not None and 0.2 < found.low < 0.5 < found.high < 0.6
 
 
 def test_a_cluster_that_nobody_drew_counts_where_the_data_are_known_to_hold_it() -> None:
     """Twenty small clusters that gain say nothing of the large ones beside them that lose."""
     small = sums_of(np.full(20, 0.5))
-    assert bounded_mean_test(small, rng(0))[0] < 0.01
-    p, found = bounded_mean_test(small, rng(0), largest=9)
+    assert bounded_mean_test(small)[0] < 0.01
+    p, found = bounded_mean_test(small, unseen=Unseen(9))
     assert p > 0.3 and found.low is not None and found.low < 0
 
 
@@ -307,11 +400,11 @@ def test_a_cluster_that_nobody_drew_counts_where_the_data_are_known_to_hold_it()
 def test_where_nothing_could_be_shown_the_smallest_layout_that_could_is_said(
     sizes: np.ndarray, largest: float
 ) -> None:
-    n = clusters_needed(sizes, largest=largest)
-    assert n > len(sizes) and smallest_certain_gain(sizes, largest=largest) is None
+    n = clusters_needed(sizes, unseen=Unseen(largest))
+    assert n > len(sizes) and smallest_certain_gain(sizes, unseen=Unseen(largest)) is None
     more = np.resize(sizes, n * len(sizes)) if largest == 0 else np.ones(n)
-    assert smallest_certain_gain(more, largest=largest) is not None
-    all_gain = bounded_mean_test(sums_of(sizes, sizes), rng(0), largest=largest)
+    assert smallest_certain_gain(more, unseen=Unseen(largest)) is not None
+    all_gain = bounded_mean_test(sums_of(sizes, sizes), unseen=Unseen(largest))
     assert all_gain[0] > 0.04, "a gain of everything everywhere does not show"
 
 

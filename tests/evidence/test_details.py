@@ -34,7 +34,7 @@ def played(right: Right, *, items: int = 60, draws: int = 4, size: int = 1, **ch
 
 def found(before: list[Episode], after: list[Episode]) -> Details:
     greedy = [[each for each in one if each.draw == 0] for one in (before, after)]
-    return details_of(before, after, (greedy[0], greedy[1]), seed=0)
+    return details_of(before, after, (greedy[0], greedy[1]))
 
 
 @pytest.fixture(scope="module")

@@ -30,5 +30,5 @@ def test_a_small_gain_everywhere_on_few_items_excludes_no_rare_heavy_loss() -> N
 
     small, large = six(2), six(4)
     assert small.p_seeds == 0.03125 and small.p_seeds_items == 0.0, "neither test sees what no item showed"
-    assert small.verdict == "NO EVIDENCE" and small.p == pytest.approx(2 * 1.25**-12, abs=0.01)
+    assert small.verdict == "NO EVIDENCE" and small.p == pytest.approx(2 * 1.25**-12, rel=1e-9)
     assert (large.verdict, large.p) == ("IMPROVED", 0.03125)

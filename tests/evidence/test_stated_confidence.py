@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from tests.evidence.test_comparison_panels import HUNT
 
@@ -27,7 +26,7 @@ def _state(confidences: list[float | None]) -> list[Episode]:
 
 
 def test_confidence_that_follows_the_truth_scores_below_the_best_constant() -> None:
-    found = stated_confidence(_state([0.9, 0.1] * 60), np.random.default_rng(0))
+    found = stated_confidence(_state([0.9, 0.1] * 60))
     assert found is not None
     assert (found.right, found.brier, found.constant) == (0.5, pytest.approx(0.01), 0.25)
     assert found.difference.value == pytest.approx(-0.24) and found.difference.n == 120
@@ -35,13 +34,13 @@ def test_confidence_that_follows_the_truth_scores_below_the_best_constant() -> N
 
 
 def test_the_best_constant_itself_gains_nothing_and_its_opposite_loses() -> None:
-    same = stated_confidence(_state([0.5] * 120), np.random.default_rng(0))
+    same = stated_confidence(_state([0.5] * 120))
     assert same is not None and same.difference.value == 0.0
-    wrong = stated_confidence(_state([0.1, 0.9] * 60), np.random.default_rng(0))
+    wrong = stated_confidence(_state([0.1, 0.9] * 60))
     assert wrong is not None and wrong.difference.low is not None and wrong.difference.low > 0
 
 
 def test_verdicts_that_state_none_are_left_out_and_none_at_all_is_no_score() -> None:
-    told = stated_confidence(_state([0.9, 0.1, None, None] * 30), np.random.default_rng(0))
+    told = stated_confidence(_state([0.9, 0.1, None, None] * 30))
     assert told is not None and told.difference.n == 60
-    assert stated_confidence(_state([None] * 8), np.random.default_rng(0)) is None
+    assert stated_confidence(_state([None] * 8)) is None

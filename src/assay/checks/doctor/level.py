@@ -14,7 +14,7 @@ from assay.core.storage.json import read_record
 from assay.pipeline.heldout_ledger import NOTHING, openings
 from assay.pipeline.note_openings import BASE_STAGE, CONTROL_STAGE, recipe_of, tries
 from assay.pipeline.project import Project
-from assay.rollout.dataset.suite import FEWEST_CLUSTERS, Suite
+from assay.rollout.dataset.suite import FEWEST_CLUSTERS, Suite, Unseen
 from assay.verdict.evidence.claim.plan import largest_cluster
 from assay.verdict.evidence.claim.what_was_run import BaseFacts
 from assay.verdict.statistics.bounded_mean import clusters_needed
@@ -50,7 +50,7 @@ def level_finding(project: Project) -> Finding:
     level = opening_level(place, alpha)
 
     def needed(at: float) -> int:
-        return max(FEWEST_CLUSTERS, clusters_needed(sizes, largest=largest, alpha=at))
+        return max(FEWEST_CLUSTERS, clusters_needed(sizes, unseen=Unseen(float(largest)), alpha=at))
 
     what, n = inputs.task.cluster_name, len(sizes)
     check = DoctorCheck(

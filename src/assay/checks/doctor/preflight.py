@@ -40,7 +40,7 @@ from assay.core.storage.json import digest, read_record, read_records, write_jso
 from assay.core.storage.untrusted import sha256_contents
 from assay.pipeline.inputs import code_of, read_fingerprint, requires_of
 from assay.pipeline.project import Project
-from assay.rollout.dataset.suite import Play, choose
+from assay.rollout.dataset.suite import Play, Unseen, choose
 from assay.rollout.evaluation.retries import GivenUp, tried
 from assay.rollout.evaluation.trajectory import open_item
 from assay.rollout.policy.base import tiny
@@ -323,13 +323,14 @@ def report_power(project: Project) -> None:
     claim, inputs = project.params.claim, project.inputs("heldout")
     suite = inputs.heldout
     episodes = read_records(path, Episode, fix="./run dvc repro pre_eval")
+    beside = ("train", project.params.validation.suite)
     planned = planned_power(
         episodes,
         suite.digest,
         suite.draws,
         primary=claim.primary,
         alpha=opening_level(next_place(project, suite), claim.alpha),
-        largest=largest_cluster(suite, inputs.fingerprint, ("train", project.params.validation.suite)) or 0,
+        unseen=Unseen(float(largest_cluster(suite, inputs.fingerprint, beside) or 0)),
         smallest_effect_points=claim.smallest_effect_points,
     )
     said, enough = planned_said(planned, claim.smallest_effect_points, inputs.task.cluster_name)

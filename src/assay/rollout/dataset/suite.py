@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 from assay.core.config.places import setting
 from assay.core.config.settings import GenerationSettings
@@ -23,6 +24,20 @@ SAMPLING, SAMPLING_AGAIN = "sampling", "sampling again"  # labels of the seeds o
 SECONDARY_ITEMS = 256  # of a secondary suite at most, each played once: it costs little, and decides nothing
 FEWEST_CLUSTERS = 6  # below, no p of a test over clusters can reach 0.05
 MORE_HELD_OUT = "--fractions 0.5,0.1,0.4"  # of `assay task audit --fix-splits`, in place of a tenth
+
+
+class Unseen(NamedTuple):
+    """The cluster that nobody saw, as tests over clusters reckon with it.
+
+    `size` in items, where larger ones are known than those compared; `loss` is how much of what it could lose
+    it loses, as a share: 1 is all.
+    """
+
+    size: float = 0.0
+    loss: float = 1.0
+
+
+WORST = Unseen()  # as bad as can be, and no larger than those that are compared
 
 
 @dataclass(frozen=True, slots=True)

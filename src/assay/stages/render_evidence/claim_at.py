@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from assay.core.records import TRAINING_LOG_COLUMNS, Episode, TrainFacts
-from assay.core.seeds import derive_seed, rng
+from assay.core.seeds import rng
 from assay.core.storage.json import read_record
 from assay.pipeline.project import Project
 from assay.pipeline.rival_files import file_of
@@ -169,13 +169,7 @@ def claim_at(
     grading = begin(
         partial(_graded, reader, list(arms), illustrated), processes=processes if graded is None else 1
     )
-    details = details_of(
-        before[1],
-        after[1],
-        (greedy[0][1], greedy[1][1]),
-        seed=derive_seed("details", plan.suite_digest),
-        largest=plan.largest_cluster or 0,
-    )
+    details = details_of(before[1], after[1], (greedy[0][1], greedy[1][1]), unseen=plan.unseen)
     scripted = playing()
     rivals = scripted[""].episodes | {name: arm[1] for name, arm in of_base.items()} | {GREEDY: greedy[0][1]}
     opened = beside.opened

@@ -111,7 +111,7 @@ def claim_inputs(reader: ArmReader, plan: ClaimPlan, trained: Training, arms: Ar
             before.draws,
             primary=plan.primary,
             alpha=plan.alpha,
-            largest=plan.largest_cluster or 0,
+            unseen=plan.unseen,
             smallest_effect_points=plan.smallest_effect_points,
         ),
         "planned power",

@@ -164,8 +164,8 @@ def tell(claim: Claim, data: str, further: Sequence[tuple[str, Remark]]) -> None
 def _gaps(before: Arm, after: Arm, plan: ClaimPlan, known: Mapping[str, Interval]) -> dict[str, Interval]:
     """Return the paired difference of every measure; those that are known already are what they are."""
     names = [name for name in before[0].measures if name in after[0].measures and name not in known]
-    seed, largest = derive_seed("gaps", plan.suite_digest), plan.largest_cluster or 0
-    gaps = deltas(before[1], after[1], names, seed, largest=largest, reward_range=plan.reward_range)
+    seed = derive_seed("gaps", plan.suite_digest)
+    gaps = deltas(before[1], after[1], names, seed, unseen=plan.unseen, reward_range=plan.reward_range)
     return gaps | dict(known)
 
 

@@ -24,7 +24,7 @@ from scipy.special import ndtri  # type: ignore[import-untyped,unused-ignore]
 from assay.core.counting import counted
 from assay.core.records import Episode, Record
 from assay.core.seeds import rng as labelled_rng
-from assay.rollout.dataset.suite import FEWEST_CLUSTERS
+from assay.rollout.dataset.suite import FEWEST_CLUSTERS, WORST, Unseen
 from assay.rollout.evaluation.clusters import Array, ClusterSums
 from assay.rollout.evaluation.measures import value_of
 from assay.verdict.statistics.bounded_mean import not_better, smallest_certain_gain
@@ -93,13 +93,13 @@ def planned_power(
     *,
     primary: str,
     alpha: float,
-    largest: float = 0.0,
+    unseen: Unseen = WORST,
     smallest_effect_points: float | None = None,
 ) -> PlannedPower:
     """Return the smallest true gain that is found with power 0.8 when the base's own draws are the arm
     before.
 
-    `primary`, `alpha`, `largest` (cluster, in items) and `smallest_effect_points` are those of a claim's
+    `primary`, `alpha`, `unseen` and `smallest_effect_points` are those of a claim's
     plan. Items where the measure is undefined are left out, as the comparison will leave them out.
     """
     measure = f"{primary}_rate"
@@ -117,7 +117,7 @@ def planned_power(
     def reach(spread: float | None, n: int | None = None) -> float | None:
         by_item, homed = (rates, index) if n is None else suite_of(rates, index, n)
         share = None if spread is None else spread / 100
-        gain = smallest_gain(by_item, homed, draws, spread=share, alpha=alpha, largest=largest)
+        gain = smallest_gain(by_item, homed, draws, spread=share, alpha=alpha, unseen=unseen)
         return None if gain is None else round(100 * gain, 4)
 
     reached = {spread: reach(spread) for spread in {*SPREADS_POINTS, ASSUMED_SPREAD_POINTS}}
@@ -204,7 +204,7 @@ def smallest_gain(
     spread: float | None,
     alpha: float = 0.05,
     power: float = POWER,
-    largest: float = 0.0,
+    unseen: Unseen = WORST,
     seen_draws: int | None = None,
 ) -> float | None:
     """Return the smallest true mean gain found with the power, as a share; None where clusters are too few
@@ -223,7 +223,7 @@ def smallest_gain(
         _without_luck(rates, seen) if seen else rates,
         np.bincount(clusters, minlength=n).astype(np.float64),
     )
-    floor = smallest_certain_gain(sizes, largest=largest, alpha=alpha)
+    floor = smallest_certain_gain(sizes, unseen=unseen, alpha=alpha)
     if floor is None:
         return None
     shape = (4 * EXPERIMENTS if n <= SMALL else EXPERIMENTS if n < LARGE else EXPERIMENTS // 2, n)
@@ -238,7 +238,7 @@ def smallest_gain(
             after = np.clip(true + gains[:, clusters], 0.0, 1.0)
         differences = (luck.binomial(draws, after) - luck.binomial(draws, true, size=after.shape)) / draws
         totals = np.stack([np.bincount(clusters, row, minlength=n).astype(np.float64) for row in differences])
-        return float((after - true).mean()), _power(totals, sizes, alpha, largest)
+        return float((after - true).mean()), _power(totals, sizes, alpha, unseen)
 
     noise = 2 * _noise(rates, seen or 1) / draws / len(rates) + (spread or 0.3) ** 2 / n
     return _first_with(tried, min(0.9, floor + 2.8 * math.sqrt(noise)), power)
@@ -280,13 +280,13 @@ def _without_luck(rates: Array, draws: int) -> Array:
     return np.clip(mean + math.sqrt(real / seen if seen else 0.0) * (rates - mean), 0.0, 1.0)
 
 
-def _power(totals: Array, sizes: Array, alpha: float, largest: float) -> float:
+def _power(totals: Array, sizes: Array, alpha: float, unseen: Unseen) -> float:
     """Return the share of experiments, [experiments, clusters], that the deciding test finds better."""
-    return float(np.mean(not_better(totals, sizes, largest=largest) <= alpha / 2))
+    return float(np.mean(not_better(totals, sizes, unseen=unseen) <= alpha / 2))
 
 
 def detectable_effect(
-    sums: ClusterSums, *, alpha: float = 0.05, power: float = POWER, largest: float = 0.0
+    sums: ClusterSums, *, alpha: float = 0.05, power: float = POWER, unseen: Unseen = WORST
 ) -> float | None:
     """Return the true mean difference found with the given power when clusters differ as those seen do.
 
@@ -301,7 +301,7 @@ def detectable_effect(
     low, high = 0.0, 1.0
     for _ in range(BISECTIONS):
         gain = (low + high) / 2
-        enough = _power(residuals + gain * sizes, sizes, alpha, largest) >= power
+        enough = _power(residuals + gain * sizes, sizes, alpha, unseen) >= power
         low, high = (low, gain) if enough else (gain, high)
     return high if high < 1.0 else None
 

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, stdtr, stdtrit  # type: ignore[import-untyped,unused-ignore]
 
 from assay.core.records import Interval
+from assay.rollout.dataset.suite import WORST, Unseen
 from assay.rollout.evaluation.clusters import Array, ClusterSums
 from assay.verdict.statistics.bounded_mean import bounded_mean_test
 from assay.verdict.statistics.intervals import interval
@@ -222,13 +223,7 @@ def sign_flip_runs(gains: Array, rng: np.random.Generator, *, one_sided: bool, f
 
 
 def items_p(
-    cells: Array,
-    clusters: Sequence[str],
-    rng: np.random.Generator,
-    *,
-    one_sided: bool,
-    largest: float = 0.0,
-    bound: float = 1.0,
+    cells: Array, clusters: Sequence[str], *, one_sided: bool, unseen: Unseen = WORST, bound: float = 1.0
 ) -> float:
     """Return the p of "the mean is 0" over other clusters of items, or, one-sided, of "it is not above 0",
     whatever their distribution: many seeds on one suite show a rare heavy loss no more than one does, and a t
@@ -237,19 +232,18 @@ def items_p(
     Args:
         cells: One value for each run and item, [runs, items], between -bound and bound.
         clusters: The cluster of each item.
-        rng: For the weightings.
         one_sided: Whether only above 0 counts.
-        largest: As of `bounded_mean_test`.
+        unseen: As of `bounded_mean_test`.
         bound: Of the cells.
 
     >>> gains = np.full((8, 20), 0.05)
-    >>> round(items_p(gains, [str(k) for k in range(20)], np.random.default_rng(0), one_sided=True), 1)
-    0.4
+    >>> round(items_p(gains, [str(k) for k in range(20)], one_sided=True), 4)
+    0.3769
     """
     place = codes(clusters)
     totals = np.bincount(place, weights=cells.mean(axis=0)) / bound
     sums = ClusterSums(tuple(map(str, range(len(totals)))), totals, np.bincount(place).astype(np.float64))
-    p = bounded_mean_test(sums, rng, largest=largest)[0]
+    p = bounded_mean_test(sums, unseen=unseen)[0]
     if not one_sided:
         return p
     return p / 2 if sums.mean > 0 else 1.0

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from assay.core.records import Episode, HealthSummary, Interval, Record, Split
 from assay.core.seeds import rng as labelled_rng
+from assay.rollout.dataset.suite import Unseen
 from assay.rollout.evaluation.clusters import cluster_sums, paired_cluster_differences
 from assay.rollout.evaluation.measures import reader_of
 from assay.verdict.evidence.claim.aa_test import Control, aa_control
@@ -241,10 +242,10 @@ def _guarded(found: Comparison, margin: float) -> Guardrail:
 
 
 def _detectable_points(
-    before: Sequence[Episode], after: Sequence[Episode], measure: str, alpha: float, largest: float
+    before: Sequence[Episode], after: Sequence[Episode], measure: str, alpha: float, unseen: Unseen
 ) -> float | None:
     sums = paired_cluster_differences(before, after, reader_of(measure))
-    found = None if sums is None else detectable_effect(sums, alpha=alpha, largest=largest)
+    found = None if sums is None else detectable_effect(sums, alpha=alpha, unseen=unseen)
     return None if found is None else round(100 * found, 6)
 
 
@@ -273,7 +274,7 @@ def compare(
     measure, seed = measure_of_primary(plan.primary), int(rng.integers(2**63))
     base, trained = (sorted(arm.episodes, key=lambda e: (e.item_id, e.draw)) for arm in (before, after))
     head = _head(plan, (before.policy, after.policy), compared)
-    alpha, largest, rivals = head["level"], plan.largest_cluster or 0, beside.rivals
+    alpha, unseen, rivals = head["level"], plan.unseen, beside.rivals
     barred = obstacles(base, trained, plan, (before.suite, after.suite))
     stops, asked = list(stops), "random_reward" in plan.controls
     if beside.random_arm is None and asked:
@@ -287,7 +288,7 @@ def compare(
 
     def found(name: str, role: str) -> Comparison:
         luck = labelled_rng(seed, role, name)
-        return compare_measure(base, trained, name, luck, largest=largest, reward_range=plan.reward_range)
+        return compare_measure(base, trained, name, luck, unseen=unseen, reward_range=plan.reward_range)
 
     primary = found(measure, "primary")
     luck = labelled_rng(seed, "control")
@@ -309,7 +310,7 @@ def compare(
         "cross_check": primary.cross_check,
         "n_clusters": primary.n_clusters,
         "n_items": primary.difference.n,
-        "smallest_detectable_points": _detectable_points(base, trained, measure, alpha, largest),
+        "smallest_detectable_points": _detectable_points(base, trained, measure, alpha, unseen),
         "rivals": compare_rivals(trained, rivals, plan, measure, alpha=alpha, seed=seed),
         "leave_one_out": leave_one_out(
             base, trained, measure, alpha, shown=primary.p is not None and primary.p <= alpha
@@ -319,7 +320,7 @@ def compare(
         "tokens_per_completion": found("mean_tokens_per_completion", "tokens"),
         "secondary": with_holm({name: found(name, "secondary") for name in plan.secondary}),
         "guardrails": guardrails,
-        "strata": compare_strata(base, trained, measure, seed, largest=largest),
+        "strata": compare_strata(base, trained, measure, seed, unseen=unseen),
         "control": control,
         "random_reward": random_reward,
         "secondary_suites": compare_secondary(

@@ -16,7 +16,7 @@ from scipy.special import stdtrit  # type: ignore[import-untyped,unused-ignore]
 from assay.core.errors import EvidenceError
 from assay.core.records import Episode, Interval, Record
 from assay.core.seeds import rng as labelled_rng
-from assay.rollout.dataset.suite import FEWEST_CLUSTERS
+from assay.rollout.dataset.suite import FEWEST_CLUSTERS, WORST, Unseen
 from assay.rollout.evaluation.clusters import ClusterSums, cluster_sums, paired_cluster_differences
 from assay.rollout.evaluation.measures import is_rate, reader_of
 from assay.verdict.statistics.bounded_mean import bounded_mean_test, clusters_needed
@@ -69,15 +69,14 @@ def compare_measure(
     measure: str,
     rng: np.random.Generator,
     *,
-    largest: float = 0.0,
+    unseen: Unseen = WORST,
     reward_range: tuple[float, float] | None = None,
 ) -> Comparison:
     """Return the paired difference of one measure; where clusters are too few, or one outweighs the others so
     much that nothing could be shown, without p and without interval. A measure whose bounds are not known has
     an interval at most: see `open_mean_interval`.
 
-    `largest` is the size of the largest cluster of all data, in items, where larger ones than those compared
-    are known; between `reward_range` lies the reward of every episode.
+    `unseen` is the cluster that nobody saw; between `reward_range` lies the reward of every episode.
 
     Raises:
         EvidenceError: the arms do not hold the same items.
@@ -98,8 +97,8 @@ def compare_measure(
     n = len(sums.names)
     error = round(sums.standard_error, 10) if n > 1 else None
     span = _span(before, after, measure, reward_range)
-    p, difference = difference_within(sums, span, rng, largest)
-    needed = _needed(sums, span, largest)
+    p, difference = difference_within(sums, span, rng, unseen)
+    needed = _needed(sums, span, unseen)
     return Comparison(
         **(nothing | {"p": p}),
         difference=difference,
@@ -118,7 +117,7 @@ def with_holm(comparisons: Mapping[str, Comparison]) -> dict[str, Comparison]:
 
 
 def compare_strata(
-    before: Sequence[Episode], after: Sequence[Episode], measure: str, seed: int, *, largest: float = 0.0
+    before: Sequence[Episode], after: Sequence[Episode], measure: str, seed: int, *, unseen: Unseen = WORST
 ) -> dict[str, Comparison]:
     """Return the comparison within each stratum, keyed "label=value", Holm-corrected over strata of one
     label."""
@@ -128,7 +127,7 @@ def compare_strata(
         for value in sorted({e.strata[label] for e in before if label in e.strata}):
             arms = [[e for e in arm if e.strata.get(label) == value] for arm in (before, after)]
             inside[f"{label}={value}"] = compare_measure(
-                arms[0], arms[1], measure, labelled_rng(seed, "stratum", label, value), largest=largest
+                arms[0], arms[1], measure, labelled_rng(seed, "stratum", label, value), unseen=unseen
             )
         found |= with_holm(inside)
     return found
@@ -140,7 +139,7 @@ def deltas(
     names: Sequence[str],
     seed: int,
     *,
-    largest: float = 0.0,
+    unseen: Unseen = WORST,
     reward_range: tuple[float, float] | None = None,
 ) -> dict[str, Interval]:
     """Return the paired difference of each measure, keyed by measure; median_reward by percentile
@@ -157,7 +156,7 @@ def deltas(
         else:
             sums = paired(before, after, name)
             span = _span(before, after, name, reward_range)
-            found[name] = difference_within(sums, span, labelled_rng(seed, "delta", name), largest)[1]
+            found[name] = difference_within(sums, span, labelled_rng(seed, "delta", name), unseen)[1]
     return found
 
 
@@ -189,7 +188,7 @@ def _span(
 
 
 def difference_within(
-    sums: ClusterSums | None, span: float | None, rng: np.random.Generator, largest: float = 0.0
+    sums: ClusterSums | None, span: float | None, rng: np.random.Generator, unseen: Unseen = WORST
 ) -> tuple[float | None, Interval]:
     """Return p and the mean difference; without p and interval where there are fewer clusters than needed.
 
@@ -199,20 +198,20 @@ def difference_within(
     if sums is None:
         return None, missing()
     n = int(sums.sizes.sum())
-    if len(sums.names) < _needed(sums, span, largest):
+    if len(sums.names) < _needed(sums, span, unseen):
         return None, interval(sums.mean, math.nan, math.nan, n)
     if span is None:
         return None, open_mean_interval(sums, rng)
-    p, found = bounded_mean_test(replace(sums, totals=sums.totals / span), rng, largest=largest)
+    p, found = bounded_mean_test(replace(sums, totals=sums.totals / span), unseen=unseen)
     low, high = (math.nan if end is None else span * end for end in (found.low, found.high))
     return p, interval(sums.mean, low, high, n)
 
 
-def _needed(sums: ClusterSums, span: float | None, largest: float) -> int:
+def _needed(sums: ClusterSums, span: float | None, unseen: Unseen) -> int:
     """Return how many clusters of such sizes a test or an interval needs: with fewer, no p can reach 0.05."""
     if span is None:
         return FEWEST_OPEN
-    return max(FEWEST_CLUSTERS, clusters_needed(sums.sizes, largest=largest))
+    return max(FEWEST_CLUSTERS, clusters_needed(sums.sizes, unseen=unseen))
 
 
 def _counts(episodes: Sequence[Episode], names: Sequence[str]) -> NDArray[np.float64]:

@@ -16,7 +16,7 @@ from assay.core.config.health import ACCIDENTS, HealthSettings
 from assay.core.config.settings import Params
 from assay.core.records import Record
 from assay.rollout.dataset.fingerprint import Fingerprint
-from assay.rollout.dataset.suite import Suite
+from assay.rollout.dataset.suite import Suite, Unseen
 from assay.rollout.tasks.protocol import RivalKind
 
 
@@ -40,6 +40,13 @@ class ClaimPlan(Record):
         ge=1,
         description="items of the largest cluster that the data lead one to expect in such a suite, drawn or"
         " not; null: no larger than those drawn",
+    )
+    worst_cluster: float = Field(
+        default=100.0,
+        ge=1,
+        le=100,
+        description="how much of what it could lose a cluster that nobody saw may lose, in percent; 100: all,"
+        " also of plans that were hashed before they said so",
     )
     dataset_sha256: str | None = Field(
         default=None, description="of all data, as fingerprint.json has it; null: hashed before plans said so"
@@ -91,6 +98,11 @@ class ClaimPlan(Record):
         description="by data file; the primary metric on each, two-sided, Holm-corrected over them, whatever"
         " the verdict",
     )
+
+    @property
+    def unseen(self) -> Unseen:
+        """The cluster that nobody saw, as the tests of the plan reckon with it."""
+        return Unseen(float(self.largest_cluster or 0), self.worst_cluster / 100)
 
 
 def plan_of(

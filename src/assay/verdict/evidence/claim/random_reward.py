@@ -68,10 +68,10 @@ def random_reward_control(
     if barred:
         known = {"comparable": False, "reason": tuple(barred), "n_clusters": 0, "n_items": 0}
         return RandomRewardControl.model_validate(dict.fromkeys(RandomRewardControl.model_fields) | known)
-    largest = plan.largest_cluster or 0
-    gained = compare_measure(base, random_arm, measure, labelled_rng(seed, "random reward"), largest=largest)
+    unseen = plan.unseen
+    gained = compare_measure(base, random_arm, measure, labelled_rng(seed, "random reward"), unseen=unseen)
     ahead = compare_measure(
-        random_arm, trained, measure, labelled_rng(seed, "trained against random reward"), largest=largest
+        random_arm, trained, measure, labelled_rng(seed, "trained against random reward"), unseen=unseen
     )
     effect = effect_in(gained, plan, alpha=plan.alpha)
     return RandomRewardControl(

@@ -58,9 +58,9 @@ def compare_rivals(
     for name in sorted(
         set(plan.rivals) & set(rivals), key=lambda name: (list(KINDS).index(plan.rivals[name]), name)
     ):
-        both, largest, known = (rivals[name], trained), plan.largest_cluster or 0, plan.reward_range
-        each = compare_measure(*both, measure, labelled_rng(seed, "rival", name), largest=largest)
-        reward = deltas(*both, ["mean_reward"], seed, largest=largest, reward_range=known)["mean_reward"]
+        both, unseen, known = (rivals[name], trained), plan.unseen, plan.reward_range
+        each = compare_measure(*both, measure, labelled_rng(seed, "rival", name), unseen=unseen)
+        reward = deltas(*both, ["mean_reward"], seed, unseen=unseen, reward_range=known)["mean_reward"]
         ahead, shown = sign * (each.difference.value or 0.0), each.p is not None and each.p <= alpha
         found[name] = Rival(
             kind=plan.rivals[name],

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
 from pydantic import Field
 
 from assay.core.records import Episode, Interval, Record
@@ -57,7 +56,7 @@ def verdict_right(episode: Episode) -> bool | None:
     return bool(episode.flags.get("channel_correct")) and bool(episode.flags.get("mass_correct"))
 
 
-def stated_confidence(episodes: Sequence[Episode], rng: np.random.Generator) -> StatedConfidence | None:
+def stated_confidence(episodes: Sequence[Episode]) -> StatedConfidence | None:
     """Return how the stated confidence compares with the best constant; None without verdicts.
 
     The best constant is taken from the same verdicts, as if it were known: that favours it.
@@ -79,7 +78,7 @@ def stated_confidence(episodes: Sequence[Episode], rng: np.random.Generator) -> 
     assert sums is not None
     found = interval(sums.mean, math.nan, math.nan, len(told))
     if len(sums.names) >= FEWEST_CLUSTERS:
-        found = bounded_mean_test(sums, rng)[1].model_copy(update={"n": len(told)})
+        found = bounded_mean_test(sums)[1].model_copy(update={"n": len(told)})
     return StatedConfidence(
         right=round(share, 10),
         brier=round(math.fsum(brier) / len(told), 10),

@@ -15,8 +15,7 @@ import numpy as np
 from pydantic import Field
 
 from assay.core.records import Episode, Interval, Record
-from assay.core.seeds import rng as labelled_rng
-from assay.rollout.dataset.suite import FEWEST_CLUSTERS
+from assay.rollout.dataset.suite import FEWEST_CLUSTERS, WORST, Unseen
 from assay.rollout.evaluation.clusters import cluster_sums
 from assay.rollout.evaluation.measures import best_of
 from assay.verdict.evidence.details.confidence import StatedConfidence, stated_confidence
@@ -115,7 +114,7 @@ class Details(Record):
 
 Values = Mapping[str, Sequence[float]]  # by item, one value for each of its draws
 Place = tuple[str, int]  # an item, and which part of its draws
-GapOf = Callable[[str, Mapping[Place, float], Mapping[Place, float]], Gap]
+GapOf = Callable[[Mapping[Place, float], Mapping[Place, float]], Gap]
 
 
 def details_of(
@@ -123,24 +122,23 @@ def details_of(
     after: Sequence[Episode],
     greedy: tuple[Sequence[Episode], Sequence[Episode]],
     *,
-    seed: int,
-    largest: float = 0.0,
+    unseen: Unseen = WORST,
 ) -> Details:
     """Return the details of two arms that played the same items with the same draws.
 
     `before` and `after` stand in the order of their files; `greedy` holds both arms with greedy decoding;
-    `largest` is the size of the largest cluster of all data.
+    `unseen` is the cluster that nobody saw.
     """
     homes = {episode.item_id: episode.cluster for episode in before}
     wins = [_by_item(arm, lambda episode: float(episode.success)) for arm in (before, after)]
     draws = min(len(values) for arm in wins for values in arm.values())
 
-    def gap(name: str, first: Mapping[Place, float], second: Mapping[Place, float]) -> Gap:
-        return _gap(first, second, homes, labelled_rng(seed, "details", name), largest)
+    def gap(first: Mapping[Place, float], second: Mapping[Place, float]) -> Gap:
+        return _gap(first, second, homes, unseen)
 
     def at(k: int) -> AtK:
         found = {
-            name: gap(f"{name} of {k}", *({(item, 0): rule(v, k) for item, v in arm.items()} for arm in wins))
+            name: gap(*({(item, 0): rule(v, k) for item, v in arm.items()} for arm in wins))
             for name, rule in (("any", best_of), ("all", _all_of))
         }
         return AtK(k=k, any_right=found["any"], all_right=found["all"])
@@ -151,7 +149,7 @@ def details_of(
     full = {item: len(values) for item, values in wins[0].items()}
     return Details(
         at_k=tuple(at(k) for k in range(1, draws + 1)),
-        greedy=gap("greedy", *single),
+        greedy=gap(*single),
         conditional=_conditional(before, after, gap),
         collapsed=_collapsed(before, after),
         components=_components(wins[0], wins[1], homes),
@@ -171,7 +169,7 @@ def details_of(
         confidence={
             name: found
             for name, arm in (("before", before), ("after", after))
-            if (found := stated_confidence(arm, labelled_rng(seed, "details", "confidence", name)))
+            if (found := stated_confidence(arm))
         },
     )
 
@@ -197,11 +195,7 @@ def _all_of(values: Sequence[float], k: int) -> float:
 
 
 def _gap(
-    first: Mapping[Place, float],
-    second: Mapping[Place, float],
-    homes: Mapping[str, str],
-    rng: np.random.Generator,
-    largest: float,
+    first: Mapping[Place, float], second: Mapping[Place, float], homes: Mapping[str, str], unseen: Unseen
 ) -> Gap:
     items = sorted(first.keys() & second.keys())
     clusters = [homes[item] for item, _ in items]
@@ -213,7 +207,7 @@ def _gap(
         return Gap(before=None, after=None, difference=missing(), n_clusters=0)
     found = interval(sums.mean, math.nan, math.nan, len(items))
     if len(sums.names) >= FEWEST_CLUSTERS:
-        found = bounded_mean_test(sums, rng, largest=largest)[1]
+        found = bounded_mean_test(sums, unseen=unseen)[1]
     return Gap(before=arms[0], after=arms[1], difference=found, n_clusters=len(sums.names))
 
 
@@ -254,8 +248,8 @@ def _conditional(before: Sequence[Episode], after: Sequence[Episode], gap: GapOf
                 among=among,
                 answered_before=round(len(plays[name][0]) / max(1, sizes[0]), 10),
                 answered_after=round(len(plays[name][1]) / max(1, sizes[1]), 10),
-                of_those_who_answered=gap(f"{name} told", *told),
-                silence_is_wrong=gap(f"{name} or wrong", *whole),
+                of_those_who_answered=gap(*told),
+                silence_is_wrong=gap(*whole),
             )
         )
     return tuple(found)
@@ -373,5 +367,5 @@ def _by_base_success(first: Values, second: Values, gap: GapOf, draws: int) -> d
                     sides[1][item, k] = math.fsum(second[item]) / len(second[item])
         if sides[0]:
             name = f"{count} of {half} right"
-            found[name] = gap(f"base {name}", *sides)
+            found[name] = gap(*sides)
     return found

@@ -111,13 +111,12 @@ def _draft(a: str, b: str, runs_a: Sequence[Run], runs_b: Sequence[Run]) -> dict
     apart = np.stack([ours[rows[0][seed]] - theirs[rows[1][seed]] for seed in seeds])
     mean = crossed_mean(apart, both.clusters)
     flips = labelled_rng("contest flips", plan.suite_digest, len(seeds))
-    luck, largest = labelled_rng("contest items", plan.suite_digest), float(plan.largest_cluster or 0)
     # Gains over one measurement of the base differ by 1 at most.
     bound = 2.0 if np.ptp(both.before, axis=0).any() else 1.0
     p = max(
         mean.p(one_sided=False),
         sign_flip_runs(apart.mean(axis=1), flips, one_sided=False),
-        items_p(apart, both.clusters, luck, one_sided=False, largest=largest, bound=bound),
+        items_p(apart, both.clusters, one_sided=False, unseen=plan.unseen, bound=bound),
     )
     chance = _probability(both, len(runs_a), plan.direction, plan.suite_digest, mean.df)
     return draft | {"difference": mean.interval, "p": round(p, 10), "probability_a_beats_b": chance}

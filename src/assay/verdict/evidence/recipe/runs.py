@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 from assay.core.counting import counted
 from assay.core.errors import EvidenceError
 from assay.core.records import Episode, HealthLevel, Interval
+from assay.rollout.dataset.suite import Unseen
 from assay.rollout.evaluation.clusters import Array
 from assay.rollout.evaluation.measures import check_complete, value_of
 from assay.verdict.evidence.claim.verdict import DRAFT
@@ -48,6 +49,12 @@ class KnownPlan(_Known):
     seeds: tuple[int, ...] = ()
     sided: Literal["two-sided", "one-sided"] = "two-sided"
     largest_cluster: int | None = None
+    worst_cluster: float = 100.0
+
+    @property
+    def unseen(self) -> Unseen:
+        """As of `ClaimPlan`."""
+        return Unseen(float(self.largest_cluster or 0), self.worst_cluster / 100)
 
 
 class KnownOpenings(_Known):

@@ -93,15 +93,13 @@ def recipe_claim(recipe: str, runs: Sequence[Run], *, apart: Sequence[str], one_
     moved = len({cluster for cluster, own in zip(found.clusters, found.gains.T, strict=True) if own.any()})
     luck = labelled_rng("recipe power", plan.suite_digest, len(runs))
     reach = detectable_effect(mean, len(runs), head["n_clusters"], plan.alpha, luck, one_sided=one_sided)
-    largest = float(plan.largest_cluster or 0)
     sizes = np.bincount(codes(found.clusters)).astype(np.float64)
-    floor = smallest_certain_gain(sizes, largest=largest, alpha=plan.alpha)
+    floor = smallest_certain_gain(sizes, unseen=plan.unseen, alpha=plan.alpha)
     if reach is None or floor is None or moved < FEWEST_CLUSTERS:
         detectable = None
     else:
         detectable = round(100 * max(reach, floor), 6)
-    luck = labelled_rng("recipe items", plan.suite_digest)
-    of_items = items_p(sign * found.gains, found.clusters, luck, one_sided=one_sided, largest=largest)
+    of_items = items_p(sign * found.gains, found.clusters, one_sided=one_sided, unseen=plan.unseen)
     p = max(p_seeds, p_both, of_items)
     effect = _effect(plan, mean.interval, p, found, one_sided=one_sided)
     if moved < FEWEST_CLUSTERS:
