@@ -70,13 +70,18 @@ OF_CODE: dict[str, dict[str, Any]] = {
     "items_in_one_arm": {
         "arms": [{"arm": "before", "n": 1, "items": ["q1"]}, {"arm": "after", "n": 2, "items": ["q2", "q3"]}]
     },
+    "limit_decides": {"setting": "max_tokens", "before": "64", "after": "4096", "shares": [0.25, 0.0]},
+    "measured_otherwise": {
+        "task": "sums",
+        "differences": [{"name": "filter", "before": "strict-match", "arm": "flexible-extract"}],
+    },
+    "not_known_alike": {"unknown": [{"arms": ["before", "after"], "names": ["filter", "grader"]}]},
     "no_score": {"items": [{"item": "q1", "why": ""}, {"item": "q2", "why": "Timeout"}]},
     "of_named_data": {"found": INNER},
     "of_secondary_suite": {"found": INNER},
     "other_draws": {
         "arms": [{"arm": "before", "fewest": 2, "most": 2}, {"arm": "after", "fewest": 2, "most": 7}]
     },
-    "other_score": {"before": ["f1"], "after": ["acc"]},
     "random_reward_not_comparable": {"reasons": [CAUSE]},
     "random_reward_not_evaluable": {"reasons": [CAUSE]},
     "rivals_not_beaten": {"rivals": RIVALS},

@@ -386,8 +386,11 @@ def scores_in(row: Row, where: str, asked: Asked) -> tuple[str, ...]:
     return ()
 
 
-def readings(rows: Iterator[tuple[str, Row]], asked: Asked) -> tuple[Form | None, Iterator[Reading], Row]:
+def readings(
+    rows: Iterator[tuple[str, Row]], asked: Asked, look: Callable[[Form, Row], None]
+) -> tuple[Form | None, Iterator[Reading], Row]:
     """Return the form of rows, told by the first, their results, and the first; None where there are no rows.
+    Every row that is read is shown to `look`.
 
     Raises:
         DataError: A row is not what the first one promised.
@@ -396,13 +399,18 @@ def readings(rows: Iterator[tuple[str, Row]], asked: Asked) -> tuple[Form | None
     if first is None:
         return None, iter(()), {}
     form = form_of(first[1], first[0], asked)
-    return form, _read(form, first, rows, asked), first[1]
+    return form, _read(form, first, rows, asked, look), first[1]
 
 
 def _read(
-    form: Form, first: tuple[str, Row], rows: Iterator[tuple[str, Row]], asked: Asked
+    form: Form,
+    first: tuple[str, Row],
+    rows: Iterator[tuple[str, Row]],
+    asked: Asked,
+    look: Callable[[Form, Row], None],
 ) -> Iterator[Reading]:
     reader, metric = READERS[form], asked.metric
+    look(form, first[1])
     sieves = {str(first[1].get("filter")): None}
     found = _one(reader, form, *first, asked)
     kept = found.why != OTHER_FILTER
@@ -415,6 +423,7 @@ def _read(
         if one_filter and len(sieves) > 1:
             fix = f"--metric {metric or (first[1].get('metrics') or ['acc'])[0]},{next(iter(sieves))}"
             raise refuse("the answers of one filter", " and ".join(sieves), where, fix)
+        look(form, row)
         found = _one(reader, form, where, row, asked)
         if found.why != OTHER_FILTER:
             kept = True

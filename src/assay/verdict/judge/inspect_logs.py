@@ -22,18 +22,6 @@ from assay.verdict.judge.written import texts_in
 # What inspect's own value_to_float makes of these letters.
 LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 MOST_BYTES = 2_000_000_000  # of one part of a log, unpacked
-DECODING = (
-    "temperature",
-    "top_p",
-    "top_k",
-    "max_tokens",
-    "seed",
-    "stop_seqs",
-    "system_message",
-    "reasoning_effort",
-    "reasoning_tokens",
-    "num_choices",
-)
 ZSTANDARD = 93  # how newer versions of inspect pack their logs
 
 
@@ -76,14 +64,6 @@ class InspectLog:
         """The task's name."""
         found = self.about.get("task")
         return found if isinstance(found, str) else None
-
-    @property
-    def settings(self) -> dict[str, str]:
-        """How completions were sampled, as far as the log says."""
-        plan, own = self.head.get("plan"), self.about.get("model_generate_config")
-        config = plan.get("config") if isinstance(plan, dict) else None
-        told = {**(own if isinstance(own, dict) else {}), **(config if isinstance(config, dict) else {})}
-        return {name: text_of(told[name]) for name in DECODING if told.get(name) is not None}
 
     @property
     def obstacles(self) -> list[Remark]:

@@ -152,13 +152,19 @@ def _figures(judged: Judged) -> list[Shown]:
 def _sources(told: Judgement) -> pd.DataFrame:
     arms = {"before": told.before, "after": told.after, **told.rivals}
     rows = [(name, *_file(record, k)) for name, record in arms.items() for k in range(len(record.files))]
-    return pd.DataFrame(rows, columns=["arm", "file", "form", "model", "score", "results", "sha256"])
+    return pd.DataFrame(
+        rows, columns=["arm", "file", "form", "model", "measured", "asked", "results", "sha256"]
+    )
 
 
-def _file(record: ArmRecord, k: int) -> tuple[str, str, str, str, str, str]:
+def _file(record: ArmRecord, k: int) -> tuple[str, ...]:
     file = record.files[k]
     rows = str(record.rows) if k == 0 else "as above"
-    return file.name, file.form, file.model or "not said", file.metric or "the only one", rows, file.sha256
+    measured, asked = (
+        "; ".join(f"{name} {value}" for name, value in sorted(told.items())) or "not said"
+        for told in (file.measured, file.settings)
+    )
+    return file.name, file.form, file.model or "not said", measured, asked, rows, file.sha256
 
 
 def _checked(told: Judgement, judged: Judged) -> list[Tick]:

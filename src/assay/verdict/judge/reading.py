@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,17 +18,17 @@ from assay.rollout.tables.lines import (
     json_file,
     json_rows,
     parquet_rows,
-    parse_json,
     refuse,
     rows_of_columns,
     whole_text,
 )
-from assay.rollout.tasks.wrappings import EVERY
 from assay.verdict.evidence.words.remarks import Remark, remark
+from assay.verdict.judge.beside import conditions_beside
+from assay.verdict.judge.conditions import Conditions, RowConditions, of_inspect, sorted_out
 from assay.verdict.judge.forms import Asked, counts_repeats, readings, scores_in
 from assay.verdict.judge.inspect_logs import InspectLog
 from assay.verdict.judge.rows import NO_STRATA, JudgedRow, rows_text, short_digest
-from assay.verdict.judge.sources import ArmRecord, Form, Reading, SourceFile, text_of
+from assay.verdict.judge.sources import ArmRecord, Form, Reading, SourceFile
 from assay.verdict.judge.written import WrittenTexts
 
 if TYPE_CHECKING:
@@ -162,6 +162,7 @@ class _ArmReader:
     def __init__(self, name: str, asked: Asked) -> None:
         self._name, self._asked, self._bounds = name, asked, asked.bounds
         self._answers: dict[int, int] = {}  # how many results have so many answers for one score
+        self._conditions, self._answers_here = RowConditions(), set[int]()  # of the file that is read
         self._columns = ""
         self._chosen: Mapping[Meaning, str] = {}
         self._rows: list[JudgedRow] = []
@@ -178,30 +179,29 @@ class _ArmReader:
 
     def read(self, path: Path, *, several: bool) -> SourceFile:
         """Take up one file; return what it is."""
-        suffix = path.suffix.lower()
-        model, task, settings, metric = None, None, dict[str, str](), self._asked.metric
+        suffix, metric = path.suffix.lower(), self._asked.metric
+        about = Conditions()
         form: Form | None
+        self._conditions, self._answers_here = RowConditions(), set()
         log = _inspect_log(path) if suffix in (".eval", ".json") else None
         if log is not None:
-            form, model, task, settings = "inspect log", log.model, log.task, log.settings
+            form = "inspect log"
             named = self._asked.columns
             metric = log.metric(metric) if metric is not None or "success" not in named.named else None
             self._blockers += log.obstacles
             found = log.readings(metric, named)
+            about = replace(
+                of_inspect(log.head, metric or named.named.get("success")), model=log.model, task=log.task
+            )
             self._chosen = dict(named.named)
         else:
-            form, found, head = readings(rows_in(path), self._asked)
+            form, found, head = readings(rows_in(path), self._asked, self._look)
             if form in TABLES:
                 noted = self._note_columns(head)
                 metric = metric or noted
-            if form == "lm-eval samples":
-                model, task = _beside_samples(path)
-            if form == "verifiers results":
-                model, task, settings = _beside_results(path)
-            if form == "assay episodes":
-                settings = _beside_episodes(path)
-            if form == "verifiers traces":
-                task, settings = _beside_traces(path)
+            if form is not None:
+                about = conditions_beside(path, form, head, metric)
+        task = about.task
         before, self._told = len(self._rows), None
         prefix = f"{task or path.stem}/" if several else ""
         labels = {"task": task or path.stem} if several else None
@@ -210,37 +210,51 @@ class _ArmReader:
             self._take(reading, form, prefix, labels)
         if form is None or (len(self._rows) == before and not self._without):
             raise refuse("at least one result", "none", str(path))
-        for text in (model or "", task or "", metric or "", *settings, *settings.values()):
-            whole_text(text, str(path))
+        sha256 = sha256_capped(path, max_bytes=ANY_SIZE, fix=FIX)
+        return self._source(path.name, sha256, path.stat().st_size, form, metric, about)
+
+    def _source(
+        self, name: str, sha256: str, size: int, form: Form, metric: str | None, about: Conditions
+    ) -> SourceFile:
+        """Return what was read, with what its rows say of it beside what stands in its head."""
+        measured, asked = sorted_out(self._conditions.found())
+        about = replace(about, measured=measured | {**about.measured}, asked=asked | {**about.asked})
+        about = about.with_metric(metric, max(self._answers_here, default=0))
+        told = (about.model or "", about.task or "", metric or "", *about.measured, *about.measured.values())
+        for text in (*told, *about.asked, *about.asked.values()):
+            whole_text(text, name)
         return SourceFile(
-            name=path.name,
-            sha256=sha256_capped(path, max_bytes=ANY_SIZE, fix=FIX),
-            bytes=path.stat().st_size,
+            name=name,
+            sha256=sha256,
+            bytes=size,
             form=form,
-            model=model or self._told,
-            task=task,
+            model=about.model or self._told,
+            task=about.task,
             metric=metric,
-            settings=settings,
+            measured={**about.measured},
+            settings={**about.asked},
+            says=tuple(sorted(about.says)),
+            items=about.items,
+            made=about.made,
         )
+
+    def _look(self, form: Form, row: Row) -> None:
+        """Note what a row of a table says of its conditions."""
+        if form in TABLES:
+            taken = {*self._asked.columns.named.values(), self._asked.metric or ""}
+            task = row.get("task")
+            self._conditions.add(row, task if isinstance(task, str) else "", taken)
 
     def read_table(self, rows: Iterator[tuple[str, Row]], size: int, sha256: str) -> SourceFile:
         """Take up rows that were never a file, of so many bytes as CSV; return what they are."""
-        form, found, head = readings(rows, self._asked)
+        self._conditions, self._answers_here = RowConditions(), set()
+        form, found, head = readings(rows, self._asked, self._look)
         if form is None:
             raise refuse("at least one result", "none", "the frame")
         metric = self._asked.metric or (self._note_columns(head) if form in TABLES else None)
         for reading in found:
             self._take(reading, form, "", None)
-        return SourceFile(
-            name="frame",
-            sha256=sha256,
-            bytes=size,
-            form=form,
-            model=self._told,
-            task=None,
-            metric=metric,
-            settings={},
-        )
+        return self._source("frame", sha256, size, form, metric, Conditions())
 
     def _note_columns(self, head: Row) -> str | None:
         """Note which columns are read under other names than the documented ones; return the score's."""
@@ -274,6 +288,8 @@ class _ArmReader:
             raise refuse("each item once, or a column draw", f"{item!a} again", each.place, fix)
         self._drawn[item] = seen + 1
         self._answers[each.answers] = self._answers.get(each.answers, 0) + 1
+        if form not in TABLES or each.answers > 1:  # a row of a table may hold one answer of those it had
+            self._answers_here.add(each.answers)
         if each.score is None:
             self._without.append({"item": item, "why": each.why})
             return
@@ -455,54 +471,3 @@ def _inspect_log(path: Path) -> InspectLog | None:
     head = json_file(path.read_bytes(), path)
     about = head.get("eval") if isinstance(head, dict) else None
     return InspectLog(path, head) if isinstance(about, dict) and {"task", "model"} & about.keys() else None
-
-
-def _beside_samples(path: Path) -> tuple[str | None, str | None]:
-    """Return model and task of samples of lm-eval, as file names and the results beside them say."""
-    stem = path.stem.removeprefix("samples_")
-    task, _, stamp = stem.rpartition("_")
-    beside = path.with_name(f"results_{stamp}.json")
-    if not beside.is_file():
-        return None, task or None
-    found = parse_json(beside.read_bytes(), str(beside))
-    model = found.get("model_name") if isinstance(found, dict) else None
-    return (model if isinstance(model, str) and model else None), task or None
-
-
-def _beside_results(path: Path) -> tuple[str | None, str | None, dict[str, str]]:
-    """Return model, environment and sampling of results of verifiers, as metadata.json beside them says."""
-    beside = path.with_name("metadata.json")
-    found = parse_json(beside.read_bytes(), str(beside)) if beside.is_file() else None
-    if not isinstance(found, dict):
-        return None, None, {}
-    model, task = (found[name] if isinstance(found.get(name), str) else None for name in ("model", "env_id"))
-    return model, task, _settings(found.get("sampling_args"))
-
-
-def _beside_episodes(path: Path) -> dict[str, str]:
-    """Return what was cut off before episodes were graded, as grade.json or report.json beside them says."""
-    for beside in (path.with_name(name) for name in ("grade.json", "report.json")):
-        found = parse_json(beside.read_bytes(), str(beside)) if beside.is_file() else None
-        written = found.get("written") if isinstance(found, dict) else None
-        cut = written.get("cut") if isinstance(written, dict) else None
-        if isinstance(cut, list) and cut:
-            return {"task.cut": ",".join(name for name in EVERY if name in cut)}
-    return {}
-
-
-def _beside_traces(path: Path) -> tuple[str | None, dict[str, str]]:
-    """Return task set and sampling of traces of verifiers, as the resolved settings beside them say."""
-    beside = path.with_name("configs") / "resolved/eval.json"
-    found = parse_json(beside.read_bytes(), str(beside)) if beside.is_file() else None
-    if not isinstance(found, dict):
-        return None, {}
-    env = found.get("env")
-    names = env.get("taskset") if isinstance(env, dict) else None
-    name = names.get("id") if isinstance(names, dict) else None
-    return (name if isinstance(name, str) and name else None), _settings(found.get("sampling"))
-
-
-def _settings(told: object) -> dict[str, str]:
-    """Return the settings of a decoding that are set, as text."""
-    settings = {str(name): text_of(value) for name, value in told.items()} if isinstance(told, dict) else {}
-    return {name: value for name, value in settings.items() if value}

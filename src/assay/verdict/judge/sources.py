@@ -43,7 +43,13 @@ class SourceFile(Record):
     model: str | None = Field(description="whose results these are; null: the file does not say")
     task: str | None
     metric: str | None = Field(description="the score that was read, where the file names it")
-    settings: dict[str, str] = Field(description="of the decoding, as the file has them")
+    measured: dict[str, str] = Field(description="what the score measures, as far as the file says")
+    settings: dict[str, str] = Field(description="how the model was asked, as far as the file says")
+    says: tuple[str, ...] = Field(
+        description="of what the file has a value wherever it is set; of others without one nothing is known"
+    )
+    items: int | None = Field(default=None, ge=1, description="that its task has, played or not")
+    made: str | None = Field(default=None, description="the day on which the results were made")
 
 
 class ArmRecord(Record):
@@ -72,7 +78,7 @@ class Judgement(Record):
     """What was asked, and of what: from this and the rows beside it everything else in the package
     follows."""
 
-    kind: Literal["assay-judge/2"] = "assay-judge/2"
+    kind: Literal["assay-judge/3"] = "assay-judge/3"
     assay: str
     before: ArmRecord
     after: ArmRecord

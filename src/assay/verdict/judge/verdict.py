@@ -20,6 +20,7 @@ from assay.verdict.evidence.claim.differences import deltas
 from assay.verdict.evidence.claim.plan import ClaimPlan
 from assay.verdict.evidence.claim.warnings import cut_off
 from assay.verdict.evidence.words.remarks import Remark, remark
+from assay.verdict.judge.alike import asked_otherwise, limits_decide, measured_otherwise, not_known
 from assay.verdict.judge.plan import dated, departures
 from assay.verdict.judge.rows import (
     SCORE,
@@ -31,7 +32,7 @@ from assay.verdict.judge.rows import (
     unite_same,
     warnings,
 )
-from assay.verdict.judge.sources import ArmRecord, Judgement
+from assay.verdict.judge.sources import Judgement
 from assay.verdict.statistics.report import Decoding, Report, summarise
 
 # More independent items than these are put together at random into so many groups: the test then costs what
@@ -93,7 +94,8 @@ def judge(told: Judgement, arms: Mapping[str, list[JudgedRow]]) -> Judged:
         notes += warnings(before, rows, name)
     for record in records.values():
         notes += record.notes
-    notes += _other_settings(told) + _other_scores(records)
+    stops += measured_otherwise(told) + limits_decide(told, before, after)
+    notes += [*asked_otherwise(told), *not_known(told, arms)]
     cluster_name = "independent items" if all(row.cluster == row.item_id for row in before) else "clusters"
     everyone = [before, after, *rivals.values()]
     if same := unite_same(before, everyone[1:]):
@@ -131,36 +133,6 @@ def judge(told: Judgement, arms: Mapping[str, list[JudgedRow]]) -> Judged:
         range_ = plan.reward_range
         gaps = deltas(as_episodes(before), as_episodes(after), names, seed, reward_range=range_) | known
     return Judged(claim, reports, gaps, (before, after), tuple(stops), rivals)
-
-
-def _other_settings(told: Judgement) -> list[Remark]:
-    """Return in which settings of the decoding the arms differ, where their files have them."""
-    settings = [
-        {name: value for file in record.files for name, value in file.settings.items()}
-        for record in (told.before, told.after)
-    ]
-    odd = sorted(
-        name
-        for name in settings[0].keys() | settings[1].keys()
-        if settings[0].get(name) != settings[1].get(name)
-    )
-    if not odd:
-        return []
-    first, other = ({name: each.get(name, "not set") for name in odd} for each in settings)
-    told_of = [{"name": name, "before": first[name], "after": other[name]} for name in odd]
-    return [remark("decoded_differently", settings=told_of)]
-
-
-def _other_scores(records: Mapping[str, ArmRecord]) -> list[Remark]:
-    """Return which arms were read from a score of another name than before, where both have names."""
-    names = {
-        arm: sorted({file.metric for file in each.files if file.metric}) for arm, each in records.items()
-    }
-    return [
-        remark("other_score", arm=arm, before=names["before"], after=other)
-        for arm, other in names.items()
-        if names["before"] and other and other != names["before"]
-    ]
 
 
 def _departures(told: Judgement, before: Sequence[JudgedRow], primary: str) -> list[Remark]:
