@@ -64,4 +64,6 @@ def test_no_recorded_attack_went_unremarked() -> None:
     assert found["honest"]["verdict"] == "IMPROVED" and found["unremarked"] == 0
     assert len(found["attacks"]) >= 15 and all(each["remarked"] for each in found["attacks"])
     for each in found["attacks"]:
-        assert each["verdict"] not in GAINS or each["said"], "a gain is answered by a code of the attack's own"
+        assert each["verdict"] not in GAINS or each["said"], (
+            "a gain is answered by a code of the attack's own"
+        )

@@ -97,7 +97,7 @@ def test_a_frame_a_file_and_the_command_come_to_one_claim(tmp_path: Path) -> Non
     for given in (frames, files):
         claim = compare(given["before"], given["after"], rivals={"silent": given["silent"]})
         assert dumps(claim.record) == dumps(by_command)
-        assert claim.verdict == "IMPROVED" and claim.gain is not None and claim.interval is not None
+        assert claim.verdict == "BETTER" and claim.gain is not None and claim.interval is not None
         assert claim.interval[0] < claim.gain < claim.interval[1]
     # What was read stays as it was, however often it is compared.
     before, after = frames["before"], frames["after"]

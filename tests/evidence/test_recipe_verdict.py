@@ -176,7 +176,11 @@ def test_a_change_too_small_to_matter_is_equivalent() -> None:
     found = only(
         compare_runs([planned(r, smallest_effect_points=30.0) for r in runs(6, 0.35)], one_sided=False)
     )
-    assert found.verdict == "NO EVIDENCE" and found.effect is not None and found.effect.size == "equivalent"
+    assert (
+        found.verdict == "NO CHANGE THAT MATTERS"
+        and found.effect is not None
+        and found.effect.size == "equivalent"
+    )
 
 
 @pytest.mark.parametrize("one_sided", [False, True])

@@ -9,7 +9,7 @@ from assay.verdict.evidence.claim.openings import Openings
 from assay.verdict.evidence.claim.plan import ClaimPlan, PlannedSuite, plan_digest
 from assay.verdict.evidence.claim.secondary_suites import PlayedSuite, secondary_frame
 from assay.verdict.evidence.words.sentences import controls_said, secondary_said
-from conftest import make_claim, make_plan, never_right
+from conftest import codes, make_claim, make_plan, never_right
 from synthetic_episodes import arm
 
 UP = (0.2, 0.9)
@@ -47,11 +47,17 @@ def claim_on(headline: tuple[float, float], **suites: PlayedSuite):  # type: ign
 
 @pytest.mark.parametrize("headline", [UP, UP[::-1], (0.5, 0.5)])
 @pytest.mark.parametrize("beyond", [UP, UP[::-1]])
-def test_whatever_a_secondary_suite_shows_the_verdict_and_its_sentence_stay(
+def test_a_gain_beyond_the_suite_changes_no_verdict_and_a_loss_there_is_named_in_its_sentence(
     headline: tuple[float, float], beyond: tuple[float, float]
 ) -> None:
     alone, beside = claim_on(headline), claim_on(headline, traps=played("traps", *beyond))
-    kept = ("verdict", "reasons", "sentence", "effect", "difference", "p", "warnings")
+    kept = ["effect", "difference", "p", "warnings"]
+    if beyond == UP:
+        kept += ["verdict", "reasons", "sentence"]
+    else:
+        words = {"IMPROVED": "IMPROVED WITH REGRESSIONS"}
+        assert beside.verdict == words.get(alone.verdict, alone.verdict)
+        assert "worse_on_suite" in codes(beside.reasons) and "got worse on traps, 9" in beside.sentence
     assert [getattr(alone, name) for name in kept] == [getattr(beside, name) for name in kept]
     assert beside.secondary_suites["traps"].direction == ("better" if beyond == UP else "worse")
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import get_args
 
 import pytest
 from tests.house import ROOT
 
 from assay.core.records import Episode, Interval
 from assay.verdict.evidence.claim.effect import Effect, effect_of, margins_of
-from assay.verdict.evidence.claim.verdict import decide
+from assay.verdict.evidence.claim.verdict import Verdict, decide
+from assay.verdict.evidence.page import report
 from assay.verdict.evidence.words.remarks import remark
 from assay.verdict.evidence.words.sentences import size_said
 from conftest import codes, make_claim, make_plan, never_right
@@ -34,30 +36,38 @@ def can_be(direction: str, size: str) -> bool:
     return size == "not shown" or (size == "equivalent") == (direction == "not shown")
 
 
-CASES = [
-    case for case in product(DIRECTIONS, SIZES, ("yes", "no"), ("yes", "no")) if can_be(case[0], case[1])
-]
+YES_NO = ("yes", "no")
+CASES = [case for case in product(DIRECTIONS, SIZES, YES_NO, YES_NO, YES_NO) if can_be(case[0], case[1])]
 
 
-@pytest.mark.parametrize(("direction", "size", "beats", "worse"), CASES)
-def test_the_table_of_the_docs_has_one_row_for_each_case_and_the_code_agrees(
-    direction: str, size: str, beats: str, worse: str
-) -> None:
-    case = (direction, size, beats, worse)
-    rows = [row for row in table() if all(a in ("any", b) for a, b in zip(row[:4], case, strict=True))]
+@pytest.mark.parametrize("case", CASES, ids="-".join)
+def test_the_table_of_the_docs_has_one_row_for_each_case_and_the_code_agrees(case: tuple[str, ...]) -> None:
+    direction, size, beats, prompted, worse = case
+    rows = [row for row in table() if all(a in ("any", b) for a, b in zip(row[:5], case, strict=True))]
     assert len(rows) == 1
     effect = Effect.model_validate(
         {"direction": direction, "size": size, "fall_that_matters": 0.1, "rise_that_matters": 0.1}
     )
-    found, _ = decide(
-        effect,
-        n_clusters=20,
-        alpha=0.05,
-        no_skill=None if beats == "yes" else remark("no_trivial_rival", level=0.05),
-        regressions=["parsed_rate"] if worse == "yes" else [],
-        detectable=None,
-    )
-    assert found == rows[0][4]
+    better, lost = remark("prompting_better", rivals=[]), remark("worse_beside", measures=["parsed_rate"])
+    for trained, expected in zip((True, False), rows[0][5:], strict=True):
+        found, reasons = decide(
+            effect,
+            n_clusters=20,
+            alpha=0.05,
+            no_skill=None if beats == "yes" else remark("no_trivial_rival", level=0.05),
+            losses=[lost] if worse == "yes" else [],
+            better=better if prompted == "yes" else None,
+            detectable=None,
+            trained=trained,
+        )
+        assert found == expected
+        assert (lost in reasons) == (worse == "yes"), "a loss is said whatever the verdict"
+
+
+def test_every_word_of_a_verdict_is_in_the_table_and_each_has_a_sign() -> None:
+    words = {word for row in table() for word in row[5:]}
+    assert words == set(get_args(Verdict)) - {"NOT EVALUABLE", "DRAFT"}
+    assert set(report._TONES) == set(get_args(Verdict))
 
 
 def effect(low: float, high: float, p: float, **changes: float | bool) -> Effect:
@@ -167,7 +177,7 @@ def test_the_level_of_an_opening_decides_and_is_said() -> None:
     weak = arm("a little better", 0.55)
     first, later = make_claim(BEFORE, weak), make_claim(BEFORE, weak, level=1e-4)
     assert (first.verdict, later.verdict) == ("IMPROVED", "NO EVIDENCE")
-    assert (first.level, later.level) == (0.05, 1e-4) and "Tested at the level 0.0001." in later.sentence
+    assert (first.level, later.level) == (0.05, 1e-4) and "at the level 0.0001 (" in later.sentence
 
 
 def test_no_level_above_that_of_the_plan_is_taken() -> None:
@@ -182,7 +192,7 @@ def test_a_gain_by_ten_times_the_tokens_is_said() -> None:
         for e in AFTER
     ]
     (told,) = [each for each in make_claim(BEFORE, longer).warnings if each.code == "more_tokens"]
-    assert "writes 10.0 times as many tokens" in str(told)
+    assert "takes 10.0 times as many tokens" in str(told)
 
 
 def test_a_gain_of_form_alone_is_said() -> None:

@@ -36,6 +36,10 @@ SEEDS = [{"name": "null", "points": 1.25, "beaten": 2}]
 RIVALS = [{"name": "null", "difference": GAP}, {"name": "few_shot", "difference": GAP}]
 # By name, since values of one name are of one kind but where a code says otherwise.
 VALUES: dict[str, Any] = {
+    "all_after": 0.5, "all_before": 0.125, "any_after": 0.75, "any_before": 0.25, "better": 295,
+    "by_luck": 0.11, "draws": 4, "gain": 0.4, "k": 2, "solved": 2, "stratum": "tier=few",
+    "suites": [{"name": "traps", "difference": GAP}],
+    "tokens_after": 33.1, "tokens_before": 31.8, "turns_after": 8.5, "turns_before": 8.0, "worse": 7,
     "after": 0.25, "alarm": RULE, "among": None, "answers": 4, "arm": "after", "before": 0.5, "brier":
     0.2, "changes": [GAP, GAP], "clusters": "scenarios", "constant": 0.25, "cut": ["think", "fence"],
     "detectable": 12.34, "difference": GAP, "elsewhere": 2, "expected": "4 draws", "fewest": 2, "file":
@@ -84,8 +88,11 @@ OF_CODE: dict[str, dict[str, Any]] = {
     },
     "random_reward_not_comparable": {"reasons": [CAUSE]},
     "random_reward_not_evaluable": {"reasons": [CAUSE]},
+    "prompting_as_good": {"rivals": RIVALS[1:]},
+    "prompting_better": {"rivals": RIVALS},
     "rivals_not_beaten": {"rivals": RIVALS},
     "seeds_not_beaten": {"rivals": SEEDS},
+    "worse_on_suite": {"suite": "traps"},
     "would_bar": {"found": INNER},
 }
 
@@ -124,7 +131,14 @@ def test_claims_in_english_are_those_of_the_golden_file(golden: Callable[[str, s
     blocks = []
     for name, (after, plan, changes) in cases.items():
         found = make_claim(base, after, make_plan(**plan), **changes)
-        said = [heading(found), found.sentence, found.reason, *map(str, found.warnings), controls_said(found)]
+        said = [
+            heading(found),
+            found.sentence,
+            found.first_said,
+            found.reason,
+            *map(str, found.warnings),
+            controls_said(found),
+        ]
         blocks.append("\n".join([f"# {name}", *filter(None, said)]) + "\n")
     golden("claims.txt", "\n".join(blocks))
 

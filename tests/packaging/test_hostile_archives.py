@@ -62,7 +62,7 @@ def by_library(form: int, name: str, content: bytes = b"x", **fields: object) ->
 
 
 def good() -> bytes:
-    said = b'{"format":"assay-package/6"}'
+    said = b'{"format":"assay-package/7"}'
     sealed = archive.sealed({"a": b"1", "b/c": b"22" * 300, "provenance.json": said})
     parts = []
     for name in sorted(sealed):

@@ -44,7 +44,7 @@ def test_the_inner_one_knows_nothing_but_contents() -> None:
     assert not re.search(r"\d{4}-\d\d-\d\dT|commit|hardware|started|packages", text)
     assert dumps(Provenance(**{**MADE, "subjects": {**MADE["subjects"], "more": C}})) != text
     assert text == json.dumps(json.loads(text), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    assert json.loads(text)["format"] == "assay-package/6"
+    assert json.loads(text)["format"] == "assay-package/7"
 
 
 def test_the_outer_one_says_what_was_measured_and_leaks_nothing() -> None:

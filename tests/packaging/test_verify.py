@@ -25,7 +25,7 @@ from tests import house
 VERIFIER = Path(verify.__file__)
 FILES: dict[str, bytes | Path] = {
     "verify.py": VERIFIER,
-    "provenance.json": b'{"format":"assay-package/6"}\n',
+    "provenance.json": b'{"format":"assay-package/7"}\n',
     "data/a/é.jsonl": b'{"a": 1}\n',
     "claim.json": b"{}\n",
     "empty": b"",
@@ -108,16 +108,16 @@ EDITS: dict[str, tuple[Edit, str, str]] = {
     "no sums": (lambda f: f.pop("SHA256SUMS"), "SHA256SUMS", "there is no SHA256SUMS"),
     "no provenance": (lambda f: f.pop("provenance.json"), "format", "says none"),
     "another format": (
-        swap("provenance.json", b"package/6", b"package/7"),
+        swap("provenance.json", b"package/7", b"package/8"),
         "format",
-        "says assay-package/7, and this reads assay-package/6",
+        "says assay-package/8, and this reads assay-package/7",
     ),
     "the format before this one": (
         lambda f: f.update({"manifest.json": OLD, "provenance.json": b"{}"}),
         "format",
-        "says assay-package/3, and this reads assay-package/6. Check it with the version that wrote it",
+        "says assay-package/3, and this reads assay-package/7. Check it with the version that wrote it",
     ),
-    "two formats": (lambda f: f.update({"manifest.json": OLD}), "format", "package/3 and assay-package/6"),
+    "two formats": (lambda f: f.update({"manifest.json": OLD}), "format", "package/3 and assay-package/7"),
     "a line twice": (
         lambda f: f.update({"SHA256SUMS": f["SHA256SUMS"] + f["SHA256SUMS"][-76:]}),
         "SHA256SUMS",

@@ -126,8 +126,7 @@ def test_better_results_without_rivals_show_no_skill_and_it_is_said_why(
 
 
 @pytest.mark.parametrize(
-    ("rival", "after", "verdict"),
-    [(0.1, 0.8, "IMPROVED"), (0.78, 0.8, "NO SKILL SHOWN"), (0.1, 0.05, "REGRESSED")],
+    ("rival", "after", "verdict"), [(0.1, 0.8, "BETTER"), (0.78, 0.8, "NO SKILL SHOWN"), (0.1, 0.05, "WORSE")]
 )
 def test_the_word_improved_takes_rivals_that_are_beaten(
     rival: float, after: float, verdict: str, tmp_path: Path
@@ -137,7 +136,7 @@ def test_the_word_improved_takes_rivals_that_are_beaten(
         for name, rate in (("before", 0.4), ("after", after), ("same", rival))
     ]
     found = judge(*files[:2], rival=[f"always the same={files[2]}"])
-    assert verdict != "IMPROVED" or found.reason.endswith(
+    assert verdict != "BETTER" or found.reason.endswith(
         "and than the rivals that were brought: always the same"
     )
     assert found.verdict == verdict and list(found.rivals) == ["always the same"]
@@ -337,7 +336,7 @@ def test_a_package_can_be_verified_and_what_is_changed_in_it_is_found(
     unpack(package, folder)
     for name, old, new in (
         ("claim.json", '"n_items": 60', '"n_items": 61'),
-        ("report.html", "IMPROVED", "REGRESSED"),
+        ("report.html", "BETTER", "WORSE"),
         ("rows/after.csv", ",0.0,0.0,0,", ",1.0,1.0,1,"),
         ("judged.json", '"kind":"assay-judge/3"', '"kind":"assay-judge/2"'),  # of an earlier version
     ):
@@ -384,4 +383,4 @@ def test_several_sets_of_results_are_called_better_by_holms_steps_over_all(tmp_p
 
 def test_a_rival_may_have_played_fewer_draws(better: tuple[Path, Path], tmp_path: Path) -> None:
     once = as_csv(tmp_path / "once.csv", results("once", 0.1, draws=1))
-    assert judge(*better, rival=[f"always the same={once}"]).verdict == "IMPROVED"
+    assert judge(*better, rival=[f"always the same={once}"]).verdict == "BETTER"

@@ -75,7 +75,7 @@ def gated(plan: Path, before: Path, after: Path, *words: str | Path, out: Path) 
     [
         ("better", 0, "SHOWN AS PLANNED", None),
         ("same", 7, "NOT SHOWN", 2),
-        ("worse", 8, "REGRESSED", 1),
+        ("worse", 8, "WORSE", 1),
         ("short", 5, "NOT EVALUABLE", 0),
     ],
 )

@@ -26,7 +26,7 @@ REPO = "somebody/model"
 FILES = {
     "README.md": b"---\nlicense: apache-2.0\n---\n# a model card\n",
     "verify.py": (ROOT / "src/assay/stages/packing/verify.py").read_bytes(),
-    "provenance.json": b'{"format":"assay-package/6"}\n',
+    "provenance.json": b'{"format":"assay-package/7"}\n',
     "params.yaml": (ROOT / "params.yaml").read_bytes(),
     "models/adapter/adapter_model.safetensors": bytes(range(256)) * 40,
     "evidence/results/empty.jsonl": b"",

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::U
 SECRET = "abcdef0123" * 4
 FILES: dict[str, bytes | Path] = {
     "verify.py": (ROOT / "src/assay/stages/packing/verify.py").read_bytes(),
-    "provenance.json": b'{"format":"assay-package/6"}\n',
+    "provenance.json": b'{"format":"assay-package/7"}\n',
     "params.yaml": (ROOT / "params.yaml").read_bytes(),
     "evidence/results/report/claim.json": (ROOT / "evidence/results/report/claim.json").read_bytes(),
 }

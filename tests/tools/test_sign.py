@@ -19,7 +19,7 @@ from tests.house import ROOT
 
 FILES: dict[str, bytes | Path] = {
     "verify.py": (ROOT / "src/assay/stages/packing/verify.py").read_bytes(),
-    "provenance.json": b'{"format":"assay-package/6"}\n',
+    "provenance.json": b'{"format":"assay-package/7"}\n',
     "models/adapter/a.safetensors": bytes(range(256)),
     "evidence/results/report/claim.json": b"{}\n",
 }

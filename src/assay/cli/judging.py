@@ -13,6 +13,7 @@ from assay.package.judgements import PACKAGE, pack_judgement
 from assay.rollout.tables.columns import OPTION, Columns
 from assay.rollout.tables.lines import refuse
 from assay.verdict.evidence.claim.claim import Claim
+from assay.verdict.evidence.claim.verdict import gate_code
 from assay.verdict.evidence.words.sentences import heading
 from assay.verdict.judge.command import WHERE, JudgeRequest, judge_files
 from assay.verdict.judge.gate import code_of, gate_of, write_junit
@@ -22,7 +23,6 @@ from assay.verdict.judge.several import TABLE, judge_several, write_table
 from assay.verdict.judge.sources import ArmRecord, Judgement
 from assay.verdict.judge.verdict import Judged
 
-NOT_EVALUABLE = 5  # exit code
 NAMED = "columns.yaml"
 
 
@@ -32,8 +32,9 @@ def run(before: Path, afters: Sequence[Path], asked: JudgeRequest) -> int:
     Of several `afters` each is compared with `before` in a folder of its own, Holm-corrected over them.
 
     Returns:
-        0, or 5 where results cannot be compared; with a plan 0 only where what it plans was shown, 7 where it
-        was not, 8 where the results got worse; of several 5 before 8 before 7.
+        0, or 5 where results cannot be compared; with --gate as the word has it; with a plan 0 only where
+        what it plans was shown, 7 where it was not, 8 where the results got worse; of several 5 before 8
+        before 7.
 
     Raises:
         AssayError: A file cannot be read, nothing can be written, or what was asked is not what was planned.
@@ -51,7 +52,7 @@ def run(before: Path, afters: Sequence[Path], asked: JudgeRequest) -> int:
     write_all(told, texts, judged, asked.out)
     keep_columns(asked)
     if told.plan is None:
-        return NOT_EVALUABLE if judged.claim.verdict == "NOT EVALUABLE" else 0
+        return gate_code(judged.claim.verdict, strict=asked.gate)
     gate = gate_of(judged.claim, told.plan)
     if asked.junit is not None:
         write_junit(asked.junit, {told.title: judged.claim}, told.plan)
@@ -78,7 +79,7 @@ def _run_several(before: Path, afters: Sequence[Path], asked: JudgeRequest) -> i
         code = code_of(gate.code for gate in gates.values())
         say(f"plan: exit code {code}")
         return code
-    return NOT_EVALUABLE if any(claim.verdict == "NOT EVALUABLE" for claim in claims.values()) else 0
+    return code_of(gate_code(claim.verdict, strict=asked.gate) for claim in claims.values())
 
 
 def keep_columns(asked: JudgeRequest) -> None:
@@ -102,6 +103,8 @@ def write_all(told: Judgement, texts: Mapping[str, str], judged: Judged, out: Pa
     for name, record in records.items():
         say(f"{name}: {_said(rows[name], record)}")
     say(f"{heading(judged.claim)}: {judged.claim.sentence}")
+    if judged.claim.first_said:
+        say(judged.claim.first_said)
     say(f"reason: {judged.claim.reason}")
     for text in judged.claim.warnings:
         say(f"warning: {text}")

@@ -94,24 +94,27 @@ def verify(
     raise typer.Exit(tool.run(package, make_request(tool.VerifyRequest, vars(options)), options.out))
 
 
-def verdict() -> None:
+def verdict(
+    gate: Annotated[bool, typer.Option(help="Let the exit code follow the word: 0, 7 or 8.")] = False,
+) -> None:
     """Print the verdict for these settings, and its warnings; exit code 5 for NOT EVALUABLE, 6 if there is
-    none: nothing was run yet, or these are the settings of a draft."""
+    none: nothing was run yet, or these are the settings of a draft. With --gate 0 for IMPROVED, 8 for
+    REGRESSED, 7 for any other word."""
     from assay.core.evidence_files import place_of
     from assay.pipeline.project import Project
     from assay.stages.render_evidence.at_hand import claim_at_hand
     from assay.stages.render_evidence.claim_inputs import opened_since
+    from assay.verdict.evidence.claim.verdict import gate_code
 
     project = Project.open(Path.cwd())
     claim = claim_at_hand(project)
     say(f"{project.params.dataset.name}: {claim.verdict}: {claim.sentence}")
+    if claim.first_said:
+        say(claim.first_said)
     for kind, said in (*(("warning", each) for each in claim.warnings), *opened_since(project, claim)):
         say(f"{kind}: {said}")
     say(f"report: {place_of('report.html')}")
-    if claim.verdict == "NOT EVALUABLE":
-        raise typer.Exit(5)
-    if claim.verdict == "DRAFT":
-        raise typer.Exit(6)
+    raise typer.Exit(gate_code(claim.verdict, strict=gate))
 
 
 @dataclass(frozen=True)
@@ -135,6 +138,7 @@ class JudgeOptions:
             help="A plan of assay plan: judge by it, and let the exit code say what came of it.",
         ),
     ] = None
+    gate: Annotated[bool, typer.Option(help="Let the exit code follow the word: 0, 7 or 8.")] = False
     junit: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write what came of the plan there, as JUnit.")
     ] = None
@@ -160,7 +164,7 @@ def judge(
 ) -> None:
     """Judge two sets of results that were made elsewhere (inspect, lm-eval, verifiers, CSV, ...): verdict,
     report, package; exit code 5 for NOT EVALUABLE; with --plan 7 if what it plans is not shown, 8 for
-    REGRESSED."""
+    WORSE; with --gate 0 for BETTER, 8 for WORSE, 7 for any other word."""
     from assay.cli.judging import run
     from assay.verdict.judge.command import JudgeRequest
 

@@ -8,7 +8,7 @@
     >>> rival = read(pd.DataFrame({"item": examples, "score": [0, 1, 0, 0] * 10}))
     >>> claim = compare(before, after, rivals={"always B": rival})
     >>> claim.verdict, claim.gain
-    ('IMPROVED', 50.0)
+    ('BETTER', 50.0)
 
 No torch, and no project: what `assay judge` does, for notebooks and scripts.
 """

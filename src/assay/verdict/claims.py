@@ -25,7 +25,7 @@ from assay.verdict.results import Results
 class Claim:
     """One comparison. Gains are percentage points of the score's bounds; None was not measured."""
 
-    verdict: str  # IMPROVED, NO SKILL SHOWN, WORSE, NO EVIDENCE, NOT EVALUABLE …
+    verdict: str  # BETTER, NO SKILL SHOWN, WORSE, NO EVIDENCE, NOT EVALUABLE …
     gain: float | None  # after - before
     interval: tuple[float, float] | None  # 95 % of the gain
     p: float | None  # two-sided

@@ -50,7 +50,7 @@ def test_the_commands_of_the_page_measure_and_judge(tmp_path: Path, monkeypatch:
     assert {"model", "messages", "max_completion_tokens"} in sent
     assert len(list((tmp_path / ".scratch/evaluate").glob("*/served.json"))) == 3
     claim = json.loads((tmp_path / "judged/claim.json").read_text())
-    assert claim["verdict"] == "IMPROVED" and set(claim["plan"]["rivals"]) == {"constant", "hasty"}
+    assert claim["verdict"] == "BETTER" and set(claim["plan"]["rivals"]) == {"constant", "hasty"}
 
 
 def test_the_fix_of_settings_that_name_a_served_model_leads_to_a_verdict(

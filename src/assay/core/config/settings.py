@@ -185,7 +185,7 @@ class DatasetSettings(Settings):
     )
     secondary: list[Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]] = Field(
         description="further data files, without .jsonl, on which base and trained policy are compared beside"
-        " heldout; [] for none; part of the plan, and no part of the verdict"
+        " heldout; [] for none; part of the plan; a loss there is one of the verdict"
     )
     audit: AuditSettings
 

@@ -14,7 +14,7 @@ from pydantic import Field
 from assay.core.installed import Required
 from assay.core.records import Record
 
-Format = Literal["assay-package/6"]
+Format = Literal["assay-package/7"]
 FORMAT: Format = get_args(Format)[0]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Commit = Annotated[str, Field(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})$")]

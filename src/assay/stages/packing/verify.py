@@ -26,7 +26,7 @@ from collections.abc import Iterator, Sequence
 from typing import BinaryIO, NamedTuple, Optional, Union, cast
 
 ROOT, SUMS, PROVENANCE, OLD_LIST = "assay-package", "SHA256SUMS", "provenance.json", "manifest.json"
-FORMAT = "assay-package/6"
+FORMAT = "assay-package/7"
 OTHER_FORMAT = "Check it with the version that wrote it"
 AGAIN = "get the package again from where it was published"
 PIECE, BLOCK = 1 << 20, tarfile.BLOCKSIZE

@@ -44,7 +44,7 @@ def limits(
         " they were run, are in evidence/results/recipe.json."
     ]
     suites = " and ".join(claim.plan.secondary_suites)
-    beyond = f" but {suites}, which the verdict never reads" if suites else ""
+    beyond = f" but {suites}, where a loss changes the verdict and a gain does not" if suites else ""
     if claim.verdict != "NOT EVALUABLE":
         found += _of_players(claim, before, after, players, task.ceiling)
         found.append(random_reward_said(claim.random_reward))

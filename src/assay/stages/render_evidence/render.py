@@ -156,6 +156,8 @@ def tell(claim: Claim, data: str, further: Sequence[tuple[str, Remark]]) -> None
     """Say the verdict and what it is about, every warning, what else there is to say by kind, and where the
     report is."""
     say(f"{data}: {claim.verdict}: {claim.sentence}")
+    if claim.first_said:
+        say(claim.first_said)
     for kind, said in (*(("warning", each) for each in claim.warnings), *further):
         say(f"{kind}: {said}")
     say(f"report: {place_of('report.html')}")

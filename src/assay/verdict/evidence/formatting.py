@@ -64,6 +64,16 @@ def p_number(p: float | None) -> str:
     return "1" if text.startswith("1") else text.lstrip("0")
 
 
+def ordinal(n: int) -> str:
+    """Return a place as a word.
+
+    >>> [ordinal(n) for n in (1, 2, 3, 4, 11, 12, 13, 21, 102, 111)]
+    ['1st', '2nd', '3rd', '4th', '11th', '12th', '13th', '21st', '102nd', '111th']
+    """
+    teens = 11 <= n % 100 <= 13
+    return f"{n}{'th' if teens else {1: 'st', 2: 'nd', 3: 'rd'}.get(n % 10, 'th')}"
+
+
 def interval_text(found: Interval | None, *, rate: bool) -> str:
     """Return a value with its interval in brackets, rates in per cent.
 

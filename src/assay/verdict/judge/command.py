@@ -30,8 +30,8 @@ class JudgeRequest:
     `rival` are NAME=FILE; `metric` the score to read, `columns` which column of a table is what, as
     MEANING=COLUMN,... or a file of them, `bounds` LOW,HIGH of the score; `draws` how many of each item;
     `effect` the smallest change that matters, points; `lower` whether less is better; `plan` a plan made
-    beforehand, which has all of these but the rivals' files; `junit` a file to write; `out` the folder to
-    write. None: not given.
+    beforehand, which has all of these but the rivals' files; `gate` whether the exit code follows the word;
+    `junit` a file to write; `out` the folder to write. None: not given.
     """
 
     rival: Sequence[str] = ()
@@ -43,6 +43,7 @@ class JudgeRequest:
     lower: bool | None = None
     title: str | None = None
     plan: Path | None = None
+    gate: bool = False
     junit: Path | None = None
     out: Path = Path("judged")
 

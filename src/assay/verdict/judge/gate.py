@@ -10,12 +10,12 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from assay.core.storage.files import write_text
 from assay.core.storage.json import digest
 from assay.verdict.evidence.claim.claim import Claim
-from assay.verdict.evidence.claim.verdict import regressions
+from assay.verdict.evidence.claim.verdict import losses_of
 from assay.verdict.evidence.escape import one_line, visible
-from assay.verdict.evidence.words.remarks import remark
+from assay.verdict.evidence.words.remarks import remark, say_all
 from assay.verdict.judge.plan import JudgePlan, planned_said
 
-NOT_EVALUABLE, NOT_SHOWN, REGRESSED = 5, 7, 8
+NOT_EVALUABLE, NOT_SHOWN, WORSE = 5, 7, 8
 SHOWN = "SHOWN AS PLANNED"
 
 
@@ -31,14 +31,14 @@ class Gate:
 def gate_of(claim: Claim, plan: JudgePlan) -> Gate:
     """Return what a claim comes to under its plan.
 
-    A loss that is shown is REGRESSED, whatever its size. Better takes that nothing else got worse, and that
+    A loss that is shown is WORSE, whatever its size. Better takes that nothing else got worse, and that
     every rival of the plan is beaten.
     """
     effect, gap = claim.effect, claim.difference
     if claim.verdict == "NOT EVALUABLE" or effect is None or gap is None:
         return Gate("NOT EVALUABLE", NOT_EVALUABLE, claim.reason)
     if effect.direction == "worse":
-        return Gate("REGRESSED", REGRESSED, claim.reason)
+        return Gate("WORSE", WORSE, claim.reason)
     if plan.show == "no worse":
         end, margin = gap.low, effect.fall_that_matters
         if plan.lower_is_better:
@@ -49,9 +49,9 @@ def gate_of(claim: Claim, plan: JudgePlan) -> Gate:
         return Gate("NOT SHOWN", NOT_SHOWN, f"the interval does not exclude {said}")
     if effect.direction != "better":
         return Gate("NOT SHOWN", NOT_SHOWN, claim.reason)
-    worse = regressions(claim.guardrails, claim.secondary, claim.plan)
-    if worse or (plan.rivals and claim.verdict != "IMPROVED"):
-        return Gate("NOT SHOWN", NOT_SHOWN, f"got worse: {', '.join(worse)}" if worse else claim.reason)
+    worse = losses_of(claim.guardrails, claim.secondary, claim.secondary_suites, claim.plan)
+    if worse or (plan.rivals and claim.verdict != "BETTER"):
+        return Gate("NOT SHOWN", NOT_SHOWN, say_all(worse) if worse else claim.reason)
     if plan.rivals:
         return Gate(SHOWN, 0, claim.reason)
     better = remark("better", level=claim.level)
@@ -75,7 +75,7 @@ def code_of(codes: Iterable[int]) -> int:
     (8, 5, 0)
     """
     found = set(codes)
-    return next((code for code in (NOT_EVALUABLE, REGRESSED, NOT_SHOWN) if code in found), 0)
+    return next((code for code in (NOT_EVALUABLE, WORSE, NOT_SHOWN) if code in found), 0)
 
 
 def write_junit(path: Path, claims: Mapping[str, Claim], plan: JudgePlan) -> None:
@@ -93,8 +93,8 @@ def write_junit(path: Path, claims: Mapping[str, Claim], plan: JudgePlan) -> Non
 def _suite(title: str, claim: Claim, plan: JudgePlan) -> Element:
     gate = gate_of(claim, plan)
     names = ("the results are those of the plan", "no loss is shown", f"planned: {planned_said(plan)}")
-    failed = {NOT_EVALUABLE: 0, REGRESSED: 1, NOT_SHOWN: 2}.get(gate.code, len(names))
-    skipped = {NOT_EVALUABLE: (1, 2), REGRESSED: (2,)}.get(gate.code, ())
+    failed = {NOT_EVALUABLE: 0, WORSE: 1, NOT_SHOWN: 2}.get(gate.code, len(names))
+    skipped = {NOT_EVALUABLE: (1, 2), WORSE: (2,)}.get(gate.code, ())
     suite = Element(
         "testsuite",
         name="assay judge",

@@ -27,6 +27,7 @@ from assay.verdict.evidence.claim.differences import (
     with_holm,
 )
 from assay.verdict.evidence.claim.effect import Effect, effect_in
+from assay.verdict.evidence.claim.first_lines import first_lines
 from assay.verdict.evidence.claim.left_out import LeaveOneOut, leave_one_out
 from assay.verdict.evidence.claim.openings import Openings
 from assay.verdict.evidence.claim.plan import ClaimPlan, plan_digest
@@ -35,7 +36,13 @@ from assay.verdict.evidence.claim.random_reward import (
     random_reward_control,
     random_reward_warnings,
 )
-from assay.verdict.evidence.claim.rivals import Rival, compare_rivals, missing_rivals, why_no_skill
+from assay.verdict.evidence.claim.rivals import (
+    Rival,
+    compare_rivals,
+    instead_of_training,
+    missing_rivals,
+    why_no_skill,
+)
 from assay.verdict.evidence.claim.secondary_suites import PlayedSuite, SecondarySuite, compare_secondary
 from assay.verdict.evidence.claim.verdict import (
     DRAFT,
@@ -43,14 +50,23 @@ from assay.verdict.evidence.claim.verdict import (
     Verdict,
     decide,
     judge_guardrail,
+    losses_of,
     obstacles,
-    regressions,
     unpaired,
     warnings,
 )
-from assay.verdict.evidence.claim.warnings import form_only, more_tokens, not_tested, sharpening
+from assay.verdict.evidence.claim.warnings import (
+    at_bounds,
+    form_only,
+    more_computation,
+    not_tested,
+    one_answer,
+    reward_fell,
+    sharpening,
+)
+from assay.verdict.evidence.claim.which_items import uneven
 from assay.verdict.evidence.words.remarks import Remark, remark, say_all
-from assay.verdict.evidence.words.sentences import sentence_of
+from assay.verdict.evidence.words.sentences import first_lines_said, sentence_of
 from assay.verdict.statistics.intervals import rate_interval
 from assay.verdict.statistics.power import detectable_effect
 from assay.verdict.statistics.report import Decoding
@@ -79,6 +95,9 @@ class Claim(Record):
     level: float = Field(gt=0, lt=1, description="level at which this claim was tested, of the plan's alpha")
     reasons: tuple[Remark, ...] = Field(description="of the verdict: one, or all that bars the claim")
     warnings: tuple[Remark, ...]
+    first_lines: tuple[Remark, ...] = Field(
+        default=(), description="what to read first beside the sentence: numbers that decide nothing"
+    )
     plan: ClaimPlan
     plan_digest: str
     before_policy: str
@@ -87,7 +106,11 @@ class Claim(Record):
     decoding: Decoding
     before: Interval | None
     after: Interval | None
-    difference: Interval | None
+    difference: Interval | None = Field(description="after - before; its interval is of 95 %")
+    difference_at_level: Interval | None = Field(
+        default=None,
+        description="the same with the interval of 1 - level, by which size is judged; null: at 0.05",
+    )
     p: float | None
     cross_check: Interval | None = Field(description="studentised cluster bootstrap of the difference")
     n_clusters: int = Field(ge=0)
@@ -110,8 +133,7 @@ class Claim(Record):
     opened: Openings | None = Field(description="how often the held-out records had been opened")
     random_reward: RandomRewardControl | None = Field(description="null: such an arm was not run")
     secondary_suites: dict[str, SecondarySuite] = Field(
-        default={},
-        description="the primary metric on the secondary suites of the plan; no part of the verdict",
+        default={}, description="the primary metric on the secondary suites of the plan; a loss there is said"
     )
 
     @property
@@ -123,6 +145,11 @@ class Claim(Record):
     def sentence(self) -> str:
         """The claim in English."""
         return sentence_of(self)
+
+    @property
+    def first_said(self) -> str:
+        """What to read first beside the sentence, as one line; "" where there is nothing."""
+        return first_lines_said(self.first_lines)
 
     @property
     def reason(self) -> str:
@@ -138,6 +165,7 @@ _NOTHING: dict[str, Any] = {
 } | {
     "verdict": "NOT EVALUABLE",
     "warnings": (),
+    "first_lines": (),
     "n_clusters": 0,
     "n_items": 0,
     "rivals": {},
@@ -238,7 +266,14 @@ def _arm(episodes: Sequence[Episode], measure: str) -> Interval:
 
 def _guarded(found: Comparison, margin: float) -> Guardrail:
     unchanged = found.p == 1.0 and found.difference.value == 0.0
-    return judge_guardrail(found.measure, found.difference, margin, before=found.before, unchanged=unchanged)
+    return judge_guardrail(
+        found.measure,
+        found.difference,
+        margin,
+        before=found.before,
+        unchanged=unchanged,
+        at_level=found.at_level,
+    )
 
 
 def _detectable_points(
@@ -288,7 +323,8 @@ def compare(
 
     def found(name: str, role: str) -> Comparison:
         luck = labelled_rng(seed, role, name)
-        return compare_measure(base, trained, name, luck, unseen=unseen, reward_range=plan.reward_range)
+        bounds = plan.reward_range
+        return compare_measure(base, trained, name, luck, unseen=unseen, reward_range=bounds, level=alpha)
 
     primary = found(measure, "primary")
     luck = labelled_rng(seed, "control")
@@ -307,6 +343,7 @@ def compare(
         "before": _arm(base, measure),
         "after": _arm(trained, measure),
         "difference": primary.difference,
+        "difference_at_level": primary.at_level,
         "cross_check": primary.cross_check,
         "n_clusters": primary.n_clusters,
         "n_items": primary.difference.n,
@@ -341,22 +378,41 @@ def compare(
             "warnings": told,
         }
         return Claim(**head, **numbers, **said)
-    verdict, reason = _decided(head | numbers, plan, primary, effect)
+    better, as_good = instead_of_training(numbers["rivals"])
+    losses = losses_of(guardrails, numbers["secondary"], numbers["secondary_suites"], plan)
+    verdict, reasons = _decided(head | numbers, plan, primary, effect, losses, better)
+    gain = effect.direction == "better" and not stops
     return Claim(
         **head,
         **numbers,
         verdict="NOT EVALUABLE" if stops else verdict,
         effect=None if stops else effect,
-        reasons=tuple(stops) or (reason,),
+        reasons=tuple(stops) or reasons,
         p=primary.p,
+        first_lines=()
+        if stops
+        else first_lines(
+            base,
+            trained,
+            beside.base_again,
+            measure,
+            higher=plan.direction == "higher",
+            strata=numbers["strata"],
+            suites=numbers["secondary_suites"],
+        ),
         warnings=(
+            *([as_good] if as_good and gain else ()),
             *warnings(head | numbers, plan, primary, effect),
+            *at_bounds(primary),
+            *reward_fell(effect, numbers["secondary"]),
+            *one_answer(effect, base, trained),
+            *more_computation(base, trained),
+            *(uneven(base, trained, measure, higher=plan.direction == "higher") if gain else ()),
             *random_reward_warnings(random_reward),
             *filter(
                 None,
                 (
                     not_tested(numbers["secondary"]),
-                    more_tokens(numbers["tokens_per_completion"]),
                     form_only(numbers["gain_split"]),
                     sharpening(effect, numbers["rivals"], primary),
                 ),
@@ -367,13 +423,19 @@ def compare(
 
 
 def _decided(
-    known: Mapping[str, Any], plan: ClaimPlan, primary: Comparison, effect: Effect
-) -> tuple[Verdict, Remark]:
-    """Return verdict and reason of the numbers; of results that were made elsewhere the rivals are those that
-    were brought."""
+    known: Mapping[str, Any],
+    plan: ClaimPlan,
+    primary: Comparison,
+    effect: Effect,
+    losses: Sequence[Remark],
+    better: Remark | None,
+) -> tuple[Verdict, tuple[Remark, ...]]:
+    """Return verdict and reasons of the numbers; of results that were made elsewhere the rivals are those
+    that were brought."""
     level, skilled = known["level"], None
     no_skill = why_no_skill(known["rivals"], known["random_reward"], level)
-    if known["split"] == "tasks":
+    elsewhere = known["split"] == "tasks"
+    if elsewhere:
         skilled = remark("skilled_beside", level=level, rivals=sorted(plan.rivals))
         no_skill = no_skill if plan.rivals else remark("no_rivals_given", level=level)
     return decide(
@@ -383,6 +445,8 @@ def _decided(
         alpha=level,
         no_skill=no_skill,
         skilled=skilled,
-        regressions=regressions(known["guardrails"], known["secondary"], plan),
+        losses=losses,
+        better=better,
         detectable=known["smallest_detectable_points"],
+        trained=not elsewhere,
     )

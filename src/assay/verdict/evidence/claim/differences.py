@@ -24,6 +24,7 @@ from assay.verdict.statistics.intervals import interval, mean_interval, median_d
 from assay.verdict.statistics.tests import FEWEST_OPEN, holm, open_mean_interval
 
 FEW_CLUSTERS = 10  # below, the claim warns
+USUAL = 0.05  # level of the intervals that stand everywhere: they are of 95 %
 ROUNDING = 1e-9  # by which a sum of reward parts may miss the bounds of rewards
 
 
@@ -40,6 +41,10 @@ class Comparison(Record):
         description="p corrected for all measures tested beside it; null if exploratory"
     )
     cross_check: Interval = Field(description="studentised cluster bootstrap of the same difference")
+    at_level: Interval | None = Field(
+        default=None,
+        description="the difference with its interval at the level of the claim; null: at 95 %, as above",
+    )
     standard_error: float | None = Field(description="cluster-robust, unit of the measure")
     n_clusters: int = Field(ge=0)
     clusters_needed: int | None = Field(
@@ -71,12 +76,14 @@ def compare_measure(
     *,
     unseen: Unseen = WORST,
     reward_range: tuple[float, float] | None = None,
+    level: float | None = None,
 ) -> Comparison:
     """Return the paired difference of one measure; where clusters are too few, or one outweighs the others so
     much that nothing could be shown, without p and without interval. A measure whose bounds are not known has
     an interval at most: see `open_mean_interval`.
 
-    `unseen` is the cluster that nobody saw; between `reward_range` lies the reward of every episode.
+    `unseen` is the cluster that nobody saw; between `reward_range` lies the reward of every episode; `level`
+    is that of the claim, where it is not the usual one.
 
     Raises:
         EvidenceError: the arms do not hold the same items.
@@ -99,10 +106,14 @@ def compare_measure(
     span = _span(before, after, measure, reward_range)
     p, difference = difference_within(sums, span, rng, unseen)
     needed = _needed(sums, span, unseen)
+    cross_check = difference if n < needed else mean_interval(sums, rng)
     return Comparison(
         **(nothing | {"p": p}),
         difference=difference,
-        cross_check=difference if n < needed else mean_interval(sums, rng),
+        cross_check=cross_check,
+        at_level=None
+        if level in (None, USUAL) or p is None
+        else difference_within(sums, span, rng, unseen, alpha=level)[1],
         standard_error=error,
         n_clusters=n,
         clusters_needed=needed if n < needed else None,
@@ -188,9 +199,15 @@ def _span(
 
 
 def difference_within(
-    sums: ClusterSums | None, span: float | None, rng: np.random.Generator, unseen: Unseen = WORST
+    sums: ClusterSums | None,
+    span: float | None,
+    rng: np.random.Generator,
+    unseen: Unseen = WORST,
+    *,
+    alpha: float = USUAL,
 ) -> tuple[float | None, Interval]:
-    """Return p and the mean difference; without p and interval where there are fewer clusters than needed.
+    """Return p and the mean difference with its (1 - alpha) interval; without p and interval where there are
+    fewer clusters than needed.
 
     What lies between known bounds, `span` apart, is tested as a bounded mean, which takes any distribution.
     Nothing else is tested.
@@ -202,7 +219,7 @@ def difference_within(
         return None, interval(sums.mean, math.nan, math.nan, n)
     if span is None:
         return None, open_mean_interval(sums, rng)
-    p, found = bounded_mean_test(replace(sums, totals=sums.totals / span), unseen=unseen)
+    p, found = bounded_mean_test(replace(sums, totals=sums.totals / span), unseen=unseen, alpha=alpha)
     low, high = (math.nan if end is None else span * end for end in (found.low, found.high))
     return p, interval(sums.mean, low, high, n)
 

@@ -1,9 +1,10 @@
 """What a difference shows: its direction and its size are two questions, and each has its own answer.
 
 Direction is what the deciding test says, at every size: more data find a true gain more often, however small
-it is. Size is where the interval lies against the margin, the smallest change that matters. The margin never
-reaches further than half of what the base could still gain, or has to lose: beyond that every policy would be
-equivalent.
+it is. Size is where the interval at the level of that test lies against the margin, the smallest change that
+matters: what was called after many looks is the luckiest of them, and its 95 % interval too short. The margin
+never reaches further than half of what the base could still gain, or has to lose: beyond that every policy
+would be equivalent.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ def effect_of(
     higher: bool,
     alpha: float,
     alpha_worse: float | None = None,
+    at_level: Interval | None = None,
 ) -> Effect:
     """Return what a difference of rates shows.
 
@@ -66,6 +68,7 @@ def effect_of(
         alpha: Level of the test.
         alpha_worse: That of a loss, if another: what earlier openings cost is paid for calling something
             better, and hides no loss.
+        at_level: The difference with its interval at the level `alpha`; None: that is the first one.
     """
     fall, rise = margins_of(points, base)
     direction: Direction = "not shown"
@@ -73,9 +76,10 @@ def effect_of(
         better = (difference.value > 0) == higher
         if p <= (alpha if better or alpha_worse is None else alpha_worse):
             direction = "better" if better else "worse"
+    judged = difference if direction == "worse" or at_level is None else at_level
     return Effect(
         direction=direction,
-        size=_size(difference, fall, rise, shown=direction != "not shown"),
+        size=_size(judged, fall, rise, shown=direction != "not shown"),
         fall_that_matters=fall,
         rise_that_matters=rise,
     )
@@ -93,6 +97,7 @@ def effect_in(
         higher=plan.direction == "higher",
         alpha=alpha,
         alpha_worse=alpha_worse,
+        at_level=found.at_level,
     )
 
 

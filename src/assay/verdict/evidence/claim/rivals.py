@@ -1,6 +1,6 @@
 """The skill gate: whether the trained policy beats players that need no skill, and what a user would do
-instead of training. All play the same held-out items, and are compared pair by pair with the test that
-decides."""
+instead of training: IMPROVED is none that does not beat the first, or is beaten by the second. All play the
+same held-out items, and are compared pair by pair with the test that decides."""
 
 from __future__ import annotations
 
@@ -100,3 +100,20 @@ def why_no_skill(
         ahead["the training for random rewards"] = random_reward.ahead
     told = [{"name": name, "difference": difference} for name, difference in ahead.items()]
     return remark("rivals_not_beaten", level=level, rivals=told) if told else None
+
+
+def instead_of_training(found: Mapping[str, Rival]) -> tuple[Remark | None, Remark | None]:
+    """Return which uses of the base beat the trained policy, and from which it is not told apart; None of
+    neither.
+
+    Whoever has the base can prompt it otherwise, decode it greedily or take the best of several at once: what
+    does not beat that need not be trained.
+    """
+    told: dict[bool, list[dict[str, object]]] = {True: [], False: []}
+    for name, each in found.items():
+        if each.kind == "instead of training" and not each.beaten:
+            told[bool(each.beaten_by)].append({"name": name, "difference": each.difference})
+    return (
+        remark("prompting_better", rivals=told[True]) if told[True] else None,
+        remark("prompting_as_good", rivals=told[False]) if told[False] else None,
+    )

@@ -1,5 +1,5 @@
 """What the trained policy does beyond the held-out suite: the primary metric on the secondary suites of the
-plan, such as items unlike those of the training. None of it enters the verdict."""
+plan, such as items unlike those of the training. A gain there is none of the verdict; a loss is."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from assay.verdict.evidence.claim.plan import ClaimPlan
 from assay.verdict.evidence.formatting import MISSING, difference_text, p_number, percent
 from assay.verdict.statistics.openings import opening_level
 
-SECONDARY_TABLE = "Secondary suites: beyond the held-out one, and no part of the verdict"
+SECONDARY_TABLE = "Secondary suites: beyond the held-out one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +55,9 @@ def compare_secondary(
     """Return the comparison on each secondary suite of the plan.
 
     Each is the test of the headline, two-sided, and Holm's correction goes over the suites alone: they are a
-    family of their own, since the verdict, for which alpha is spent, never reads them. "Better" needs the
-    level of the claim, or the lower one that earlier openings of the suite's own records leave; a loss needs
-    the plan's alpha, whatever was opened.
+    family of their own, since no verdict is better for them, and that is what alpha is spent for. "Better"
+    needs the level of the claim, or the lower one that earlier openings of the suite's own records leave; a
+    loss needs the plan's alpha, whatever was opened.
 
     Args:
         played: By suite.

@@ -1,9 +1,9 @@
-"""From numbers to one of six verdicts, by rules that the plan fixed. docs/method.md has the truth table."""
+"""From numbers to a verdict, by rules that the plan fixed. docs/method.md has the truth table."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from assay.core.errors import EvidenceError
 from assay.core.records import Episode, Interval, Record
@@ -11,18 +11,47 @@ from assay.rollout.evaluation.measures import check_complete, is_rate
 from assay.verdict.evidence.claim.differences import FEW_CLUSTERS, Comparison
 from assay.verdict.evidence.claim.effect import Effect, margins_of
 from assay.verdict.evidence.claim.plan import ClaimPlan
+from assay.verdict.evidence.claim.secondary_suites import SecondarySuite
 from assay.verdict.evidence.words.remarks import Remark, remark
 
 Verdict = Literal[
     "IMPROVED",
     "IMPROVED WITH REGRESSIONS",
+    "IMPROVED, BUT PROMPTING IS BETTER",
+    "BETTER",
+    "BETTER WITH REGRESSIONS",
+    "BETTER, BUT PROMPTING IS BETTER",
     "NO SKILL SHOWN",
+    "NO CHANGE THAT MATTERS",
     "NO EVIDENCE",
     "REGRESSED",
+    "WORSE",
     "NOT EVALUABLE",
     "DRAFT",
 ]
 DRAFT: Verdict = "DRAFT"  # what stands in the place of a verdict where none was asked for
+# What whoever waits for a yes or no is told by the word alone; any other word is no gain without a but.
+GATE: dict[Verdict, int] = {
+    "IMPROVED": 0,
+    "BETTER": 0,
+    "NOT EVALUABLE": 5,
+    "DRAFT": 6,
+    "REGRESSED": 8,
+    "WORSE": 8,
+}
+NO_GAIN = 7
+
+
+def gate_code(verdict: Verdict, *, strict: bool) -> int:
+    """Return the exit code that follows from a word; not strict: 0 for whatever could be evaluated.
+
+    >>> [gate_code(word, strict=True) for word in ("BETTER", "NO EVIDENCE", "REGRESSED", "NOT EVALUABLE")]
+    [0, 7, 8, 5]
+    >>> gate_code("REGRESSED", strict=False), gate_code("DRAFT", strict=False)
+    (0, 6)
+    """
+    code = GATE.get(verdict, NO_GAIN)
+    return code if strict or code in (GATE["NOT EVALUABLE"], GATE["DRAFT"]) else 0
 
 
 class Guardrail(Record):
@@ -36,20 +65,27 @@ class Guardrail(Record):
 
 
 def judge_guardrail(
-    measure: str, difference: Interval, margin: float, *, before: float | None, unchanged: bool
+    measure: str,
+    difference: Interval,
+    margin: float,
+    *,
+    before: float | None,
+    unchanged: bool,
+    at_level: Interval | None = None,
 ) -> Guardrail:
     """Return whether a loss beyond the margin is excluded (held), any loss is shown (regressed), or neither.
 
     Of a rate the margin is at most half of what it was before. `unchanged`: both arms are the same
-    everywhere.
+    everywhere. That it held is read off the interval at the level of the claim, where there is another: what
+    openings cost makes no loss less likely.
     """
     if is_rate(measure):
         margin = min(margin, margins_of(100 * margin, before)[0])
-    low, high = difference.low, difference.high
+    low, high, surely = difference.low, difference.high, (at_level or difference).low
     outcome: Literal["held", "inconclusive", "regressed"] = "inconclusive"
-    if (low is not None and low > -margin) or unchanged:
+    if (surely is not None and surely > -margin) or unchanged:
         outcome = "held"
-    elif high is not None and high < 0:
+    elif high is not None and high < 0 and low is not None and low <= -margin:
         outcome = "regressed"
     return Guardrail(measure=measure, margin=margin, difference=difference, outcome=outcome)
 
@@ -98,44 +134,80 @@ def decide(
     n_clusters: int,
     alpha: float,
     no_skill: Remark | None,
-    regressions: Sequence[str],
+    losses: Sequence[Remark],
     detectable: float | None,
+    better: Remark | None = None,
     needed: int | None = None,
     skilled: Remark | None = None,
-) -> tuple[Verdict, Remark]:
-    """Return the verdict and its reason: direction decides, whatever the size.
+    trained: bool = True,
+) -> tuple[Verdict, tuple[Remark, ...]]:
+    """Return the verdict and its reasons: direction decides, whatever the size.
 
     Args:
         effect: What the primary difference shows.
         n_clusters: Of the primary difference.
         alpha: Level of the test.
         no_skill: Why better than the base is not skill; None where it is.
-        regressions: Measures that got worse.
+        losses: What else of the plan got worse; said whatever the verdict.
         detectable: The effect that would have been found with power 0.8, points.
+        better: What one would do instead of training and is better; None: nothing is.
         needed: Clusters of these sizes that a test needs; None where there are enough.
         skilled: What is said of skill that is shown; None: that every player without it is beaten.
+        trained: Whether the second policy is known to be trained from the first: elsewhere it may have
+            improved nothing, and is only better or worse.
     """
+    verdict, reason = _word_of(
+        effect, n_clusters, alpha, no_skill, losses, detectable, better, needed, skilled
+    )
+    if not trained:
+        verdict = cast(Verdict, verdict.replace("IMPROVED", "BETTER").replace("REGRESSED", "WORSE"))
+    return verdict, (reason, *losses)
+
+
+def _word_of(
+    effect: Effect,
+    n_clusters: int,
+    alpha: float,
+    no_skill: Remark | None,
+    losses: Sequence[Remark],
+    detectable: float | None,
+    better: Remark | None,
+    needed: int | None,
+    skilled: Remark | None,
+) -> tuple[Verdict, Remark]:
     if needed is not None:
         return "NO EVIDENCE", remark("too_few_clusters", n=n_clusters, needed=needed)
     if effect.direction == "worse":
         return "REGRESSED", remark("worse")
     if effect.direction == "not shown":
-        if effect.size == "equivalent":
-            return "NO EVIDENCE", remark("equivalent", level=alpha)
-        return "NO EVIDENCE", remark("not_shown", level=alpha, detectable=detectable)
+        if effect.size != "equivalent":
+            return "NO EVIDENCE", remark("not_shown", level=alpha, detectable=detectable)
+        # What got worse elsewhere matters, so that nothing of the kind can be said.
+        return "NO EVIDENCE" if losses else "NO CHANGE THAT MATTERS", remark("equivalent", level=alpha)
     if no_skill is not None:
         return "NO SKILL SHOWN", no_skill
-    if regressions:
-        return "IMPROVED WITH REGRESSIONS", remark("worse_beside", measures=regressions)
+    if better is not None:
+        return "IMPROVED, BUT PROMPTING IS BETTER", better
+    if losses:
+        return "IMPROVED WITH REGRESSIONS", remark("better", level=alpha)
     return "IMPROVED", skilled or remark("skilled", level=alpha)
 
 
-def regressions(
-    guardrails: Sequence[Guardrail], comparisons: Mapping[str, Comparison], plan: ClaimPlan
-) -> list[str]:
-    """Return the names of guardrails that regressed and of confirmatory metrics that fell, p <= alpha after
-    Holm."""
-    return [g.measure for g in guardrails if g.outcome == "regressed"] + against_primary(comparisons, plan)
+def losses_of(
+    guardrails: Sequence[Guardrail],
+    comparisons: Mapping[str, Comparison],
+    suites: Mapping[str, SecondarySuite],
+    plan: ClaimPlan,
+) -> list[Remark]:
+    """Return what of the plan is shown to have got worse beside the primary metric: guardrails, confirmatory
+    metrics, p <= alpha after Holm, and secondary suites."""
+    worse = [g.measure for g in guardrails if g.outcome == "regressed"] + against_primary(comparisons, plan)
+    found = [remark("worse_beside", measures=list(dict.fromkeys(worse)))] if worse else []
+    return found + [
+        remark("worse_on_suite", suite=name, before=each.before, after=each.after, difference=each.difference)
+        for name, each in suites.items()
+        if each.direction == "worse"
+    ]
 
 
 def against_primary(comparisons: Mapping[str, Comparison], plan: ClaimPlan) -> list[str]:

@@ -3,6 +3,7 @@ well. A RED alarm bars the claim until somebody answers for it with a reason, wh
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -14,6 +15,7 @@ from assay.rollout.evaluation.measures import is_rate
 from assay.rollout.tasks.rivals import GREEDY
 from assay.verdict.evidence.claim.differences import Comparison, GainSplit
 from assay.verdict.evidence.claim.effect import Effect
+from assay.verdict.evidence.claim.first_lines import costs_of
 from assay.verdict.evidence.claim.random_reward import red_rules
 from assay.verdict.evidence.claim.rivals import Rival
 from assay.verdict.evidence.words.remarks import Remark, remark
@@ -22,7 +24,8 @@ from assay.verdict.statistics.report import Report
 Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 MOSTLY = 0.5  # of the steps of a training
 OFTEN_CUT = 0.1  # of the completions of an arm, cut off or empty
-MORE_TOKENS = 1.5  # times those of the base
+MORE = 1.2  # times the tokens, or the turns, of the base
+ONE_ANSWER, FEWEST_ITEMS = 0.9, 20  # share of all answers, and of how many items one can be said
 SHARPENED = 0.5  # of a gain that greedy decoding brings without training
 
 
@@ -69,12 +72,60 @@ def empty(before: Iterable[Episode], after: Iterable[Episode]) -> list[Remark]:
     return [remark("empty", arms=arms)] if arms else []
 
 
-def more_tokens(found: Comparison) -> Remark | None:
-    """Return how many times as many tokens the trained policy writes a completion, from half as many more
-    on."""
-    if not found.before or found.after is None or found.after < MORE_TOKENS * found.before:
-        return None
-    return remark("more_tokens", before=found.before, after=found.after)
+def more_computation(before: Sequence[Episode], after: Sequence[Episode]) -> list[Remark]:
+    """Return how many times as many tokens and turns an episode takes, from a fifth more on."""
+    told = zip(("more_tokens", "more_turns"), costs_of(before), costs_of(after), strict=True)
+    return [
+        remark(code, before=round(old, 10), after=round(new, 10))
+        for code, old, new in told
+        if old and new >= MORE * old
+    ]
+
+
+def at_bounds(primary: Comparison) -> list[Remark]:
+    """Return which arms have exactly nothing, or everything, of the primary metric: what was measured may be
+    a template or a grader."""
+    rates = {"before": primary.before, "after": primary.after}
+    return [
+        remark("arm_at_bound", arm=arm, share=rate, n=primary.difference.n)
+        for arm, rate in rates.items()
+        if rate in (0.0, 1.0)
+    ]
+
+
+def reward_fell(effect: Effect, secondary: Mapping[str, Comparison]) -> list[Remark]:
+    """Return that rewards fell while the primary metric got better, where nothing tests rewards."""
+    found = secondary.get("mean_reward")
+    if effect.direction != "better" or found is None or found.p is not None:
+        return []
+    end = found.difference.value if found.difference.high is None else found.difference.high
+    if end is None or end >= 0:
+        return []
+    return [remark("reward_fell", before=found.before, after=found.after, difference=found.difference)]
+
+
+def answer_of(episode: Episode) -> str:
+    """Return the last completion of an episode; "" where none is known. Of results that were made elsewhere
+    the row has a digest of it."""
+    found = getattr(episode, "completion", None)
+    if found is None:
+        return episode.turns[-1].completion.strip() if episode.turns else ""
+    return str(found)
+
+
+def one_answer(effect: Effect, before: Sequence[Episode], after: Sequence[Episode]) -> list[Remark]:
+    """Return that what is better gives the same answer to nearly all items, and did not before: a constant
+    answer would do as well, whether or not the plan has one among its rivals."""
+    if effect.direction != "better":
+        return []
+    shares = []
+    for arm in (before, after):
+        said = Counter(filter(None, map(answer_of, arm)))
+        shares.append(said.most_common(1)[0][1] / len(arm) if said else 0.0)
+    items = {each.item_id for each in after}
+    if shares[1] < ONE_ANSWER or shares[0] >= ONE_ANSWER or len(items) < FEWEST_ITEMS:
+        return []
+    return [remark("one_answer", before=round(shares[0], 10), after=round(shares[1], 10))]
 
 
 def not_tested(secondary: Mapping[str, Comparison]) -> Remark | None:

@@ -60,9 +60,15 @@ HEADINGS = {
 _TONES = {
     "IMPROVED": ("\u25b2", "good"),
     "IMPROVED WITH REGRESSIONS": ("\u25b2\u25bc", "wait"),
+    "IMPROVED, BUT PROMPTING IS BETTER": ("\u25b2?", "wait"),
+    "BETTER": ("\u25b2", "good"),
+    "BETTER WITH REGRESSIONS": ("\u25b2\u25bc", "wait"),
+    "BETTER, BUT PROMPTING IS BETTER": ("\u25b2?", "wait"),
     "NO SKILL SHOWN": ("\u25b2?", "wait"),
+    "NO CHANGE THAT MATTERS": ("=", "wait"),
     "NO EVIDENCE": ("=", "wait"),
     "REGRESSED": ("\u25bc", "bad"),
+    "WORSE": ("\u25bc", "bad"),
     "NOT EVALUABLE": ("\u2715", "bad"),
     "DRAFT": ("\u2026", "wait"),
 }

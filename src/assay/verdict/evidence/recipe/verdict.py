@@ -28,7 +28,7 @@ from assay.verdict.evidence.recipe.runs import (
     collect_scores,
     registration_of,
 )
-from assay.verdict.evidence.words.remarks import Remark, remark
+from assay.verdict.evidence.words.remarks import Remark, remark, say_all
 from assay.verdict.statistics.bounded_mean import smallest_certain_gain
 from assay.verdict.statistics.intervals import interval
 from assay.verdict.statistics.seeds_and_items import (
@@ -107,18 +107,19 @@ def recipe_claim(recipe: str, runs: Sequence[Run], *, apart: Sequence[str], one_
         few = f"Only {moved} of {counted(head['n_clusters'], plan.cluster_name)} changed in any run"
         head["warnings"] = (*head["warnings"], f"{few}: the interval is too short.")
         effect = effect.model_copy(update={"size": "not shown"})
+    worse = [each.measure for each in guardrails if each.outcome == "regressed"] + _lost_by_most(runs)
     verdict, why = decide(
         effect,
         n_clusters=head["n_clusters"],
         alpha=plan.alpha,
         no_skill=_why_no_skill(runs, plan, sign, flips, one_sided=one_sided),
-        regressions=[each.measure for each in guardrails if each.outcome == "regressed"]
-        + _lost_by_most(runs),
+        losses=[remark("worse_beside", measures=worse)] if worse else [],
+        better=_why_not_trained(runs, plan, sign, flips, one_sided=one_sided),
         detectable=detectable,
         needed=FEWEST_CLUSTERS if head["n_clusters"] < FEWEST_CLUSTERS else None,
     )
     numbers = _numbers(found, mean, plan)
-    head |= {"verdict": verdict, "effect": effect, "reason": str(why), "guardrails": guardrails}
+    head |= {"verdict": verdict, "effect": effect, "reason": say_all(why), "guardrails": guardrails}
     head |= {"p": p, "p_seeds": p_seeds, "p_seeds_items": round(p_both, 10)}
     claim = RecipeClaim(**head, **numbers, smallest_detectable_points=detectable, sentence="")
     sentence = recipe_sentence(claim, mean.interval, numbers["iqm"], plan)
@@ -224,8 +225,29 @@ def _why_no_skill(
     return remark("seeds_not_beaten", level=plan.alpha, rivals=lost, runs=len(runs))
 
 
+def _why_not_trained(
+    runs: Sequence[Run], plan: KnownPlan, sign: float, rng: np.random.Generator, *, one_sided: bool
+) -> Remark | None:
+    """Return what one would do instead of training and is better than the runs together: by sign flips of
+    whole runs, and in most of them on its own; None where nothing is."""
+    names = sorted(
+        {n for run in runs for n, each in run.claim.rivals.items() if each.kind == "instead of training"}
+    )
+    lost = []
+    for name in names:
+        found = [_against_rival(run, name) for run in runs]
+        gains = sign * np.array([gain for gain, _ in found])
+        ahead = sum(p is not None and p <= plan.alpha and sign * gain < 0 for gain, p in found)
+        if sign_flip_runs(-gains, rng, one_sided=one_sided) <= plan.alpha and 2 * ahead > len(runs):
+            mean = interval(sign * float(gains.mean()), np.nan, np.nan, len(runs))
+            lost.append({"name": name, "difference": mean})
+    return remark("prompting_better", rivals=lost) if lost else None
+
+
 def _lost_by_most(runs: Sequence[Run]) -> list[str]:
-    worse = sum(run.claim.verdict == "IMPROVED WITH REGRESSIONS" for run in runs)
+    worse = sum(
+        any(each.code in ("worse_beside", "worse_on_suite") for each in run.claim.reasons) for run in runs
+    )
     return [f"a measure in {worse} of {len(runs)} seeds"] if 2 * worse > len(runs) else []
 
 

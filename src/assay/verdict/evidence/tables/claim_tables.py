@@ -210,6 +210,8 @@ def readme_block(
     only verdict, sentence and warnings are written.
     """
     blocks = [f"**{claim.verdict}.** {visible(claim.sentence)}"]
+    if claim.first_said:
+        blocks.append(visible(claim.first_said))
     if claim.warnings:
         blocks.append("\n".join(f"- {one_line(str(each))}" for each in claim.warnings))
     if claim.verdict == "NOT EVALUABLE":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from assay.core.counting import counted
@@ -16,8 +16,11 @@ from assay.verdict.evidence.claim.random_reward import RandomRewardControl
 from assay.verdict.evidence.claim.rivals import KINDS, Rival
 from assay.verdict.evidence.claim.secondary_suites import SecondarySuite, direction_said
 from assay.verdict.evidence.claim.verdict import DRAFT
-from assay.verdict.evidence.formatting import difference_text, p_text, percent, signed, split_word
-from assay.verdict.evidence.words.remarks import say_all
+from assay.verdict.evidence.formatting import difference_text, ordinal, p_text, percent, signed, split_word
+from assay.verdict.evidence.words.remarks import Remark, say_all
+
+# What the rivals of a kind are called in a sentence; KINDS says what they are.
+_SHORT = {"trivial": "without skill", "scripted": "scripts", "instead of training": "uses of the base"}
 
 if TYPE_CHECKING:
     from assay.verdict.evidence.claim.claim import Claim
@@ -60,13 +63,43 @@ def sentence_of(claim: Claim) -> str:
     text = f"{split}{claim.plan.primary} {verb} {arms} %: {gained} points ({measured}; {counts})."
     higher = claim.plan.direction == "higher"
     further = (
+        beware_said(claim),
         size_said(claim.effect, claim.smallest_detectable_points, higher=higher)
         if claim.effect is not None and claim.p is not None
         else "",
-        "" if claim.level == claim.plan.alpha else f"Tested at the level {claim.level:.2g}.",
-        rivals_said(claim.rivals),
+        level_said(claim),
+        rivals_said(claim.rivals, higher=higher),
     )
     return " ".join([_begun(claim, text), *filter(None, further), _reach(claim)])
+
+
+def beware_said(claim: Claim) -> str:
+    """Return what must be known at once of those that the reasons and warnings have a headline for; "" where
+    none has."""
+    kinds = dict.fromkeys(filter(None, (each.kind for each in (*claim.reasons, *claim.warnings))))
+    gain = claim.effect is not None and claim.effect.direction == "better"
+    return f"{'But' if gain else 'Beside that'}: {'; '.join(kinds)}." if kinds else ""
+
+
+def first_lines_said(found: Sequence[Remark]) -> str:
+    """Return what to read first as one line of sentences; "" where there is nothing."""
+    told = [str(each) for each in found]
+    return " ".join(f"{text[:1].upper()}{text[1:]}." for text in told)
+
+
+def level_said(claim: Claim) -> str:
+    """Return at which level a claim was tested and why, with the interval at that level; "" where it is the
+    plan's own."""
+    if claim.level == claim.plan.alpha:
+        return ""
+    opened, gap = claim.opened, claim.difference_at_level
+    why = ""
+    if opened is not None and opened.place is not None and opened.place > 1:
+        why = f"The {ordinal(opened.place)} policy measured on these items, so tested"
+    text = f"{why or 'Tested'} at the level {claim.level:.2g} (one in {round(1 / claim.level):,} by luck)"
+    if gap is None or gap.low is None:
+        return f"{text}."
+    return f"{text}; the interval at that level is {signed(gap.low, 100)}\u2026{signed(gap.high, 100)}."
 
 
 def _begun(claim: Claim, text: str) -> str:
@@ -108,17 +141,27 @@ def size_said(effect: Effect, detectable: float | None, *, higher: bool) -> str:
     }.get(effect.size, f"Whether the change reaches the {margin} is not shown.")
 
 
-def rivals_said(found: Mapping[str, Rival]) -> str:
-    """Return which rivals the trained policy beats, which beat it, and from which it is not told apart, by
-    how many points; "" without rivals."""
+def rivals_said(found: Mapping[str, Rival], *, higher: bool) -> str:
+    """Return how the trained policy stands to the strongest rival of each kind, by how many points; ""
+    without rivals."""
     groups: dict[str, list[str]] = {"It beats": [], "It is beaten by": [], "It is not told apart from": []}
-    kinds = list(KINDS)
-    for name, each in sorted(found.items(), key=lambda pair: (kinds.index(pair[1].kind), pair[0])):
-        verb = ("It is beaten by" if each.beaten_by else "It is not told apart from", "It beats")[
-            bool(each.beaten)
-        ]
-        groups[verb].append(f"{name} ({difference_text(each.difference, rate=True)})")
-    return " ".join(f"{verb} {', '.join(names)}." for verb, names in groups.items() if names)
+    for kind in KINDS:
+        own = {name: each for name, each in found.items() if each.kind == kind}
+        if not own:
+            continue
+        name = min(own, key=lambda each: (own[each].difference.value or 0.0) * (1 if higher else -1))
+        each = own[name]
+        verb = (
+            "It beats"
+            if each.beaten
+            else "It is beaten by"
+            if each.beaten_by
+            else "It is not told apart from"
+        )
+        called = f"the base, {name}" if kind == "instead of training" else name
+        least = f"the best of {len(own)} {_SHORT[kind]}, " if len(own) > 1 else ""
+        groups[verb].append(f"{least}{called} ({difference_text(each.difference, rate=True)})")
+    return " ".join(f"{verb} {'; '.join(names)}." for verb, names in groups.items() if names)
 
 
 def controls_said(claim: Claim) -> str:
@@ -231,7 +274,7 @@ def secondary_said(found: Mapping[str, SecondarySuite], cluster_name: str) -> st
         f" {p_text(each.p_holm)}; {direction_said(each)}{_beside(each)})"
         for name, each in found.items()
     ]
-    return f"Secondary suites, no part of the verdict (Holm over {len(found)}): {'; '.join(told)}."
+    return f"Secondary suites (Holm over {len(found)}): {'; '.join(told)}."
 
 
 def _beside(found: SecondarySuite) -> str:
