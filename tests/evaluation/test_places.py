@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from assay.pipeline.heldout_ledger import NOTHING, HeldoutLedger, merged, noted, opened
 from assay.pipeline.note_openings import Recipe, placed, tries
-from assay.verdict.statistics.openings import opening_level
+from assay.verdict.statistics.openings import Look, opening_level, share_of_look
 
 SEEDS = (0, 1, 2, 3)
 
@@ -186,6 +186,31 @@ def test_levels_fall_and_what_they_spend_stays_under_alpha(one_sided: bool) -> N
     assert levels[0] >= 0.03125, "five seeds one-sided, six two-sided can reach it"
     with pytest.raises(ValueError, match="begin with 1"):
         opening_level(0, 0.05)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([1, 2, 3, 20, 30]), st.sampled_from([True, False, None])), max_size=40)
+)
+def test_planned_looks_spend_no_more_than_alpha_whatever_was_called_and_however_plans_change(
+    tried: list[tuple[int, bool | None]],
+) -> None:
+    before, spent = list[Look](), 0.0
+    for place, (looks, called) in enumerate(tried, 1):
+        share = share_of_look(place, looks, before)
+        called = called and share > 0  # nothing is called at no level
+        spent += 0 if called else share  # what was called hands its level on
+        before.append(Look(place, looks, called))
+    assert spent <= 1 + 1e-9
+
+
+def test_a_look_that_was_called_hands_its_level_to_the_next_alone_and_to_none_that_cannot_know() -> None:
+    called = [Look(k, 20, called=True) for k in (1, 2, 3)]
+    assert share_of_look(4, 20, called) == pytest.approx(4 / 20)
+    assert share_of_look(3, 20, called[:1]) == 1 / 20, "the second is still to come"
+    assert share_of_look(4, 20, [*called[:2], Look(3, 20)]) == 1 / 20, "nobody knows of the third"
+    assert share_of_look(2, 20, [Look(1, None, called=True)]) == 1 / 20, "nobody knows at which level"
+    assert share_of_look(3, 20, [called[0], called[0]]) == 1 / 20, "one place was taken twice"
+    assert share_of_look(21, 20, [Look(k, 20, called=True) for k in range(1, 21)]) == 0
 
 
 def test_a_policy_noted_before_places_were_kept_has_the_place_of_its_next_note() -> None:

@@ -62,6 +62,26 @@ def test_a_later_opening_has_a_smaller_level_and_says_so(place: int, level: floa
     assert f"{place - 1} tr" in said and f"number {place}" in said
 
 
+def test_of_planned_looks_each_has_an_equal_share_and_beyond_the_last_there_is_no_claim() -> None:
+    plan = PLAN.model_copy(update={"looks": 4})
+
+    def found(place: int, **changes: Any) -> OpenedRecords:
+        return records(place=place, others=others(place - 1, looks=4, called=False), **changes)
+
+    for place in (1, 2, 4):
+        opened = openings_of(found(place), "0" * 64, 4)
+        assert level_of(opened, plan) == 0.05 / 4
+        assert "4 looks were planned" in opening_said(opened, 0.0125, plan)
+    spent = openings_of(found(5), "0" * 64, 4)
+    assert spent.share == 0 and level_of(spent, plan) == 0.05 / 4
+    asked = {"policy": "p" * 64, "records": "r", "seed": 0}
+    (bar,) = opening_obstacles(found(5), plan, **asked)  # type: ignore[arg-type]
+    assert bar == remark("looks_used_up", place=5, looks=4)
+    assert opening_obstacles(found(4), plan, **asked) == []  # type: ignore[arg-type]
+    # Planning fewer looks once the policy has seen the records gains it nothing.
+    assert level_of(openings_of(found(1, looks=4), "0" * 64, 1), plan) == 0.05 / 4
+
+
 def test_an_unknown_number_of_openings_is_never_read_as_one() -> None:
     assert bars(records(place=None)) == ["openings_lost"]
     assert "not known" in opening_said(openings_of(records(place=None), "0" * 64), 0.05, PLAN)

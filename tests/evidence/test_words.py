@@ -45,8 +45,9 @@ VALUES: dict[str, Any] = {
     "detectable": 12.34, "difference": GAP, "elsewhere": 2, "expected": "4 draws", "fewest": 2, "file":
     "a.jsonl", "files": ["a.jsonl"], "first": "before", "fixed": 3, "found": "3 draws", "flags": ["a",
     "b"], "greedy": 40.0, "groups": 4096, "here": 1, "how": "by\nhand", "items": ["q1", "q2"],
-    "items_fixed": False, "last": 9, "level": 0.05, "limits": [{"name": "health.retries", "set": 9.0,
-    "usual": 2}], "made": "2026-01-02", "margin": 0.05, "margins": [{"change": "fall", "points": 2.5}],
+    "items_fixed": False, "last": 9, "level": 0.05, "looks": 20,
+    "limits": [{"name": "health.retries", "set": 9.0, "usual": 2}],
+    "made": "2026-01-02", "margin": 0.05, "margins": [{"change": "fall", "points": 2.5}],
     "matters": 10.0, "measure": "parsed_rate", "measured": 0.7, "measures": ["parsed_rate"], "model":
     WHOLE, "most": 7, "n": 3, "n_clusters": 2, "needed": 6, "note": "odd", "of": 12, "of_plan": 1,
     "overlap": SHARED, "p": 0.0006, "parsed": GAP, "place": 4, "planned": "plan", "played": "held-out",

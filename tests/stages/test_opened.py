@@ -18,7 +18,7 @@ from assay.core.errors import RecordError
 from assay.core.records import OpenedRecords
 from assay.core.storage.json import read_record
 from assay.pipeline.heldout_ledger import LEDGER, NOTHING, copy_id, openings, policies_that_saw
-from assay.pipeline.note_openings import adopt, note_opening, opened_records, recipe_of
+from assay.pipeline.note_openings import adopt, note_called, note_opening, opened_records, recipe_of
 from assay.pipeline.project import Project
 from assay.rollout.dataset.wording import content_of
 from assay.stages import fingerprint
@@ -107,6 +107,8 @@ def test_a_ledger_names_nobody_and_no_place(project: Project) -> None:
         "base",
         "place",
         "recipe_place",
+        "looks",
+        "called",
         "family",
         "seed",
         "restored",
@@ -248,6 +250,28 @@ def test_the_second_policy_is_the_second_and_says_who_was_first(project: Project
         ("e" * 64, len(set(project.inputs("heldout").heldout.contents)), True)
     ]
     assert known(project, "e" * 64) == first, "what came later changes nothing of what was said"
+
+
+def test_a_call_is_noted_once_and_hands_its_level_on(project: Project, tmp_path: Path) -> None:
+    suite = project.inputs("heldout").heldout
+    a_run(project, "e" * 64)
+    note_called(project.root, "e" * 64, suite, called=True)
+    note_called(project.root, "e" * 64, suite, called=False)  # rendered again, under what rule ever
+    note_called(project.root, "0" * 64, suite, called=True)  # never opened
+    last = seeded(project, 77)
+    a_run(last)
+    looks = project.params.claim.looks
+    assert looks is not None
+    (before,) = known(last).others
+    assert (before.called, before.looks) == (True, looks)
+    assert openings_of(known(last), "", looks).share == pytest.approx(2 / looks)
+    (project.observed(LEDGER)).unlink()  # the working copy still knows it
+    assert known(last).others == (before,)
+    elsewhere = shipped(project, tmp_path / "elsewhere")
+    a_run(elsewhere, "e" * 64)
+    note_called(elsewhere.root, "e" * 64, suite, called=False)
+    adopt(last.root, openings(elsewhere.root) or NOTHING)
+    assert known(last).others[0].called is False, "where two copies differ, nothing is handed on"
 
 
 def test_removing_the_ledger_loses_no_opening_and_is_said_and_without_a_base_nobody_knows_the_place(

@@ -225,7 +225,7 @@ def test_the_command_for_the_base_refuses_what_train_would_refuse_and_names_the_
 
 
 def test_openings_of_the_records_make_a_small_suite_too_small(tmp_path: Path) -> None:
-    project = made(tmp_path, {"evaluation.items": 20})
+    project = made(tmp_path, {"evaluation.items": 20, "claim.looks": None})
     fingerprint.run(project)
     suite = project.inputs("heldout").heldout
     levels = [level_finding(project).level]
@@ -242,6 +242,15 @@ def test_openings_of_the_records_make_a_small_suite_too_small(tmp_path: Path) ->
         preflight.look(project)
     # Who trains again what was trained is not told that it comes too late.
     assert level_finding(other).found.count("7 trained policies") == 1
+    planned = [
+        made(tmp_path / str(looks), {"evaluation.items": 20, "claim.looks": looks}) for looks in (8, 9)
+    ]
+    for each in planned:
+        fingerprint.run(each)
+        shutil.copytree(project.root / "evidence/observed", each.root / "evidence/observed")
+    assert [level_finding(each).level for each in planned] == ["fault", "warning"]
+    with pytest.raises(AssayError, match=r"looks at the held-out records .*: none; 8 trained policies"):
+        preflight.look(planned[0])
 
 
 @pytest.mark.parametrize("stage", ["pre-eval", "train", "post-eval"])

@@ -276,10 +276,10 @@ def test_seeds_of_another_preset_are_not_replaced(moved: Path) -> None:
 
 def test_seeds_that_no_verdict_can_come_of_are_not_trained_unless_asked_for(moved: Path) -> None:
     before = calls(moved)
-    with pytest.raises(ConfigError, match="6 seeds or more, found 4 seeds") as refused:
+    with pytest.raises(ConfigError, match="8 seeds or more, found 4 seeds") as refused:
         seeds.run(moved, range(4))
-    assert refused.value.fix == "./run assay seeds 0..5, or add --yes" and calls(moved) == before
-    for asked, few in ((seeds.parse_seeds("0..5"), False), (seeds.parse_seeds("0..3"), True)):
+    assert refused.value.fix == "./run assay seeds 0..7, or add --yes" and calls(moved) == before
+    for asked, few in ((seeds.parse_seeds("0..7"), False), (seeds.parse_seeds("0..3"), True)):
         assert seeds.check_request(moved, selected(moved), asked, (), one_sided=False, few=few) == "collider"
 
 

@@ -20,7 +20,7 @@ from assay.package.verification.checks import looked
 from assay.package.verification.stated import openings_follow
 from assay.package.verification.unpacked import Unpacked
 from assay.pipeline.heldout_ledger import openings
-from assay.pipeline.note_openings import note_opening, opened_records
+from assay.pipeline.note_openings import note_called, note_opening, opened_records
 from assay.pipeline.project import Project
 from assay.stages.packing.layout import OPENINGS
 from assay.stages.packing.pages import ledger_of
@@ -44,11 +44,14 @@ def third(unpacked: Path) -> Path:
         ("post_eval", policy, base),
     ):
         note_opening(project.root, project.params, stage, suite, who, base=of)
+        if who == "e" * 64:
+            note_called(project.root, who, suite, called=True)
     found = opened_records(
         project.root, project.params, suite, policy, base, secondary=project.inputs("secondary").secondary
     )
     write_json(project.results("openings.json"), found)
-    opened = openings_of(found, sha256_bytes(project.results("openings.json").read_bytes()))
+    sha256 = sha256_bytes(project.results("openings.json").read_bytes())
+    opened = openings_of(found, sha256, package.plan.looks)
     told = {"opened": opened.model_dump(mode="json"), "level": level_of(opened, package.plan)}
     _change(project.results("claim.json"), lambda claim: claim.update(told))
     note_opening(
@@ -127,8 +130,11 @@ OTHERWISE: tuple[dict[str, str], ...] = (
         (told(lambda v: v.update(others=v["others"][:1])), "others: "),
         (told(lambda v: v.update(recipe_place=1)), "recipe_place: 1"),
         (told(lambda v: v.update(rolls=3)), "rolls: 3"),
+        (told(lambda v: v["others"][1].update(called=None)), "others: "),
+        (noted(lambda v: [each.pop("called", None) for each in v["openings"]] and None), "others: "),
+        (told(lambda v: v["others"][1].update(looks=1)), "others: "),
         (told(lambda v: v.update(secondary_places={"traps": 1})), "secondary_places: traps; the plan has"),
-        (claimed(lambda v: v.update(level=0.05)), "claim.json, level: 0.05; place 3 leaves 0.008"),
+        (claimed(lambda v: v.update(level=0.05)), "claim.json, level: 0.05; place 3 leaves 0.004"),
         (claimed(lambda v: v["opened"].update(registered=False)), "claim.json, opened: not what"),
         (noted(without("f" * 64)), "others: "),
         (noted(without("e" * 64)), "others: "),

@@ -95,6 +95,10 @@ def _run_stage(name: str, resume_from: Path | None = None, root: Path | None = N
         from assay.checks.doctor.preflight import report_power
 
         report_power(project)
+    if name == "render_evidence":
+        from assay.stages.render_evidence.claim_inputs import note_outcome
+
+        note_outcome(project)
     if name == "fingerprint":
         _withdraw(project)  # only now are data and plan known
 

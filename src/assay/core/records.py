@@ -276,7 +276,15 @@ class OtherPolicy(Record):
     n_records: int | None = Field(
         ge=1, description="of the claim's, so many; null: nobody knows which it saw"
     )
-    place: int | None = Field(ge=1, description="which of them it was; null: noted before places were")
+    place: int | None = Field(
+        ge=1,
+        description="which try it was as its own base counts them; null: noted before places were. A base is"
+        " no try for what was trained from it, so a place may stand twice or be missing",
+    )
+    looks: int | None = Field(default=None, ge=1, description="that its plan had; null: any number, or older")
+    called: bool | None = Field(
+        default=None, description="whether its claim was called better at its level; null: none was known"
+    )
     same_recipe: bool = Field(description="whether it is another registered seed of the same plan")
 
 
@@ -290,6 +298,9 @@ class OpenedRecords(Record):
         ge=1, description="which look at any of them it was, the first is 1; null: nobody knows"
     )
     recipe_place: int | None = Field(ge=1, description="the same with the seeds of one plan counted as one")
+    looks: int | None = Field(
+        default=None, ge=1, description="that the plan had when this policy first saw the records"
+    )
     family: str = Field(description="digest of plan and settings but for the seed")
     first_family: str | None = Field(
         description="the same as it was when this policy first saw them; another: registered afterwards"

@@ -66,6 +66,12 @@ class HeldoutOpening(Record):
     recipe_place: int | None = Field(
         default=None, ge=1, description="the same with the seeds of one plan counted as one"
     )
+    looks: int | None = Field(
+        default=None, ge=1, description="policies that the plan lets see these records; null: any number"
+    )
+    called: bool | None = Field(
+        default=None, description="whether its claim was called better at its level; null: none was made yet"
+    )
     family: str | None = Field(default=None, description="digest of plan and settings but for the seed")
     seed: int | None = Field(default=None, ge=0, description="of the training")
     restored: int = Field(
@@ -172,6 +178,7 @@ def merged(one: HeldoutLedger, other: HeldoutLedger) -> HeldoutLedger:
             "base": held.base or each.base,
             "restored": max(held.restored, each.restored),
             "put_back": max(held.put_back, each.put_back),
+            "called": _called(held.called, each.called),
         }
         known[each.identity] = first.model_copy(update=update)
     named = {each.records for each in known.values()}
@@ -180,11 +187,17 @@ def merged(one: HeldoutLedger, other: HeldoutLedger) -> HeldoutLedger:
     return HeldoutLedger(format=FORMAT, record_sets=dict(sorted(sets.items())), openings=openings)
 
 
-def _told_first(each: HeldoutOpening) -> tuple[int, int, str, int]:
+def _told_first(each: HeldoutOpening) -> tuple[int, int, str, int, int]:
     """Order notes of one opening: the first place counts, and a note without one tells nothing."""
     many = 10**9
     seed = many if each.seed is None else each.seed
-    return each.place or many, each.recipe_place or many, each.family or "~", seed
+    return each.place or many, each.recipe_place or many, each.family or "~", seed, each.looks or many
+
+
+def _called(one: bool | None, other: bool | None) -> bool | None:
+    """Return whether a look was called better, as far as two notes know it: not, where they differ."""
+    known = [each for each in (one, other) if each is not None]
+    return all(known) if known else None
 
 
 def policies_that_saw(ledger: HeldoutLedger, records: Collection[str]) -> dict[str, SeenRecords]:

@@ -64,6 +64,7 @@ def recipe_of(params: Params) -> Recipe:
     values["base"] = params.base.model_dump(mode="json", exclude_defaults=True)
     values["generation"] = params.generation.model_dump(mode="json", exclude_defaults=True)
     values["evaluation"].pop("open")  # what is noted is open
+    values["claim"].pop("looks")  # noted beside, and what a change of it could win is accounted for there
     if not params.task.brings_code:  # where a shipped task lies makes no other recipe: it is as it first lay
         values["task"]["code"] = f"src/assay/tasks/{params.task.name}"
     if params.external is not None:  # what is said of it makes it no other
@@ -125,7 +126,7 @@ def placed(ledger: HeldoutLedger, one: HeldoutLedger, recipe: Recipe | None) -> 
     own = [each for each in policies_noted(ledger, records, who) if each.suite_digest == suite and each.place]
     if own:
         first = min(own, key=_order)
-        kept = ("place", "recipe_place", "family", "seed")
+        kept = ("place", "recipe_place", "family", "seed", "looks")
         update = {name: getattr(first, name) for name in kept}
         return one.model_copy(update={"openings": (opening.model_copy(update=update),)})
     others = [
@@ -224,6 +225,8 @@ def note_opening(
         copy_id=copy_id(root),
         base=base,
     )
+    asked = one.openings[0].model_copy(update={"looks": params.claim.looks})
+    one = one.model_copy(update={"openings": (asked,)})
     trained = stage == TRAINED_STAGE and policy_digest != base
     one = placed(known, one, recipe_of(params) if trained else None)
     lost = _lost(root, known, one)
@@ -268,6 +271,24 @@ def adopt(root: Path, ledger: HeldoutLedger) -> None:
     write_json(root / OBSERVED / LEDGER, merged(openings(root) or NOTHING, ledger))
 
 
+def note_called(root: Path, policy_digest: str, suite: Suite, *, called: bool) -> None:
+    """Write down whether the claim of a policy was called better at its level, if nothing was written down
+    before: a look that was hands its level on to the next.
+
+    Raises:
+        RecordError: The ledger is damaged.
+    """
+    known = openings(root) or NOTHING
+    own = [each for each in policies_noted(known, suite.contents, policy_digest) if _asked_in(each, suite)]
+    if own and all(each.called is None for each in own):
+        told = tuple(each.model_copy(update={"called": called}) for each in own)
+        adopt(root, known.model_copy(update={"openings": told}))
+
+
+def _asked_in(each: HeldoutOpening, suite: Suite) -> bool:
+    return each.stage == TRAINED_STAGE and each.suite_digest == suite.digest
+
+
 def opened_records(
     root: Path,
     params: Params,
@@ -310,6 +331,8 @@ def opened_records(
             stages=tuple(sorted(found.stages)) if found is not None else (each.stage,),
             n_records=found.n_records if found is not None else None,
             place=each.place,
+            looks=each.looks,
+            called=_told(ledger, each),
             same_recipe=each in rolled and each.seed != recipe.seed,
         )
         for each, found in zip(before, told, strict=True)
@@ -320,6 +343,7 @@ def opened_records(
         n_records=len(set(suite.contents)),
         place=place if whole else None,
         recipe_place=own.recipe_place if whole and own is not None else None,
+        looks=None if own is None else own.looks,
         first_family=None if own is None else own.family,
         family=recipe.family,
         seed=recipe.seed,
@@ -335,3 +359,14 @@ def opened_records(
             for name, each in (secondary or {}).items()
         },
     )
+
+
+def _told(ledger: HeldoutLedger, one: HeldoutOpening) -> bool | None:
+    """Return whether a try was called better, as far as any note of it says so: not, where they differ."""
+    known = [
+        each.called
+        for each in ledger.openings
+        if (each.policy_digest, each.suite_digest) == (one.policy_digest, one.suite_digest)
+        and each.called is not None
+    ]
+    return all(known) if known else None

@@ -16,7 +16,7 @@ import torch
 import assay
 from assay.checks.doctor.examination import examine, examine_ahead, examine_without_model
 from assay.checks.doctor.forecast.forecast import folder_ahead, look_ahead, memory_ahead
-from assay.checks.doctor.level import level_finding, next_place
+from assay.checks.doctor.level import level_finding, next_look
 from assay.checks.doctor.worlds import setup_of
 from assay.checks.envcheck.command import QUICK_SECONDS, examined
 from assay.checks.findings import (
@@ -52,7 +52,6 @@ from assay.rollout.policy.renderer import Dialogue
 from assay.rollout.tasks.protocol import Task
 from assay.training.rollouts import untouched
 from assay.verdict.evidence.claim.plan import largest_cluster
-from assay.verdict.statistics.openings import opening_level
 from assay.verdict.statistics.power import planned_power, planned_said
 
 if TYPE_CHECKING:
@@ -329,7 +328,7 @@ def report_power(project: Project) -> None:
         suite.digest,
         suite.draws,
         primary=claim.primary,
-        alpha=opening_level(next_place(project, suite), claim.alpha),
+        alpha=next_look(project, suite)[1] or claim.alpha,
         unseen=Unseen(float(largest_cluster(suite, inputs.fingerprint, beside) or 0)),
         smallest_effect_points=claim.smallest_effect_points,
     )

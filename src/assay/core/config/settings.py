@@ -38,6 +38,11 @@ class ClaimSettings(Settings):
     sided: Literal["two-sided", "one-sided"] = Field(
         description="of that statement: one-sided asks only whether it improves"
     )
+    looks: Annotated[int, Field(ge=1, le=1000)] | None = Field(
+        default=None,
+        description="policies that may see the held-out records, each tested at alpha / looks, and no more;"
+        " null: any number, the k-th tested at alpha / (k (k - 1))",
+    )
     controls: list[Literal["aa", "random_reward"]] = Field(
         description=(
             "aa: base against base, always; random_reward: the same training for rewards that mean nothing"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shutil
@@ -34,6 +35,7 @@ from assay.verdict.evidence.recipe.records import SeedRun, SeedsTogether, record
 from assay.verdict.evidence.recipe.runs import mark
 from assay.verdict.evidence.recipe.tables import bases_frame, runs_frame
 from assay.verdict.evidence.recipe.verdict import describe_too_few
+from assay.verdict.statistics.openings import opening_level
 from assay.verdict.statistics.seeds_and_items import fewest_runs
 
 SHARED = ("fingerprint", "base", "pre_eval")  # what all seeds have in common
@@ -158,9 +160,14 @@ def check_request(
     if {*seeds} != {*params.claim.seeds}:
         plan = ", ".join(map(str, sorted(params.claim.seeds)))
         complain(f"these are not the seeds of the plan (claim.seeds: {plan}): what they show will be marked")
-    needed = fewest_runs(params.claim.alpha, one_sided=one_sided)
-    if len(seeds) < needed:
-        too_few = describe_too_few(len(seeds), params.claim.alpha, one_sided=one_sided)
+    claim, n = params.claim, len(seeds)
+
+    def level(of: int) -> float:
+        return opening_level(1, claim.alpha, looks=claim.looks, seeds=of, one_sided=one_sided)
+
+    if n < fewest_runs(level(n), one_sided=one_sided):
+        needed = next(k for k in itertools.count(n) if k >= fewest_runs(level(k), one_sided=one_sided))
+        too_few = describe_too_few(n, level(needed), one_sided=one_sided)
         if not few:
             expected, fix = f"{needed} seeds or more", f"./run assay seeds 0..{needed - 1}, or add --yes"
             raise ConfigError(expected, found=too_few, where="assay seeds", fix=fix)

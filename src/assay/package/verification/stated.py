@@ -26,7 +26,7 @@ from assay.rollout.tasks.rivals import BEST_OF_N, CONSTRAINED, FEW_SHOT, OF_THE_
 from assay.stages.packing.layout import OPENINGS, PARITY
 from assay.stages.packing.parity import Parity
 from assay.stages.packing.provenance import Sha256
-from assay.verdict.evidence.claim.openings import level_of, openings_of
+from assay.verdict.evidence.claim.openings import Openings, level_of, openings_of
 
 
 class BuiltBase(Record):
@@ -219,18 +219,20 @@ def _claimed(package: Unpacked) -> Iterator[str]:
     if told.secondary_places.keys() != package.plan.secondary_suites.keys():
         suites = ", ".join(package.plan.secondary_suites) or "none"
         yield f"openings.json, secondary_places: {', '.join(told.secondary_places)}; the plan has {suites}"
-    opened = openings_of(told, sha256_bytes(read_bytes(path, fix=FIX)))
+    opened = openings_of(told, sha256_bytes(read_bytes(path, fix=FIX)), package.plan.looks)
     if claim["verdict"] != "NOT EVALUABLE" and claim["level"] != level_of(opened, package.plan):
         level = level_of(opened, package.plan)
         yield f"claim.json, level: {claim['level']}; place {told.place} leaves {level}"
-    if claim["opened"] is not None and claim["opened"] != opened.model_dump(mode="json"):
+    if claim["opened"] is not None and Openings.model_validate(claim["opened"]) != opened:
         yield "claim.json, opened: not what openings.json says"
 
 
 def _facts(of: OpenedRecords) -> dict[str, Any]:
     # Of the others who they were and when; in which stages they played may have grown since, and decides
     # nothing.
-    others = [(each.policy_digest[:16], each.place, each.same_recipe) for each in of.others]
+    others = [
+        (each.policy_digest[:16], each.place, each.looks, each.called, each.same_recipe) for each in of.others
+    ]
     facts = of.model_dump(exclude={"others", "secondary_places"})
     return {**facts, "others": others}
 

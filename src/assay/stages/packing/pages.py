@@ -196,7 +196,14 @@ def ledger_of(project: Project) -> HeldoutLedger:
         of_claim = each.policy_digest == base and each.suite_digest == suite.digest
         return each.stage in stages.get(each.policy_digest, ()) and (of_claim or not later)
 
-    kept = [each.model_copy(update={"times": 1, "copy_id": None}) for each in known.openings if belongs(each)]
+    # Whether one was called as far as that was known then.
+    called = {(each.policy_digest, each.place) for each in found.others if each.called is not None}
+
+    def as_then(each: HeldoutOpening) -> HeldoutOpening:
+        unknown = {} if (each.policy_digest, each.place) in called else {"called": None}
+        return each.model_copy(update={"times": 1, "copy_id": None, **unknown})
+
+    kept = [as_then(each) for each in known.openings if belongs(each)]
     if missing := sorted(stages.keys() - {each.policy_digest for each in kept}):
         raise PackageError(
             "every opening that openings.json names",

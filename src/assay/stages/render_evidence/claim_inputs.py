@@ -15,6 +15,7 @@ from assay.core.storage.files import read_bytes, sha256_bytes
 from assay.core.storage.json import read_record, read_records
 from assay.pipeline.heldout_ledger import key_of, known_copy_id, ledger_stands, openings, policies_that_saw
 from assay.pipeline.inputs import read_fingerprint, splits_of
+from assay.pipeline.note_openings import note_called
 from assay.pipeline.project import Project
 from assay.rollout.dataset.audit_records import Contamination, judged
 from assay.rollout.dataset.external import ExternalFacts, NamedFound, Training
@@ -38,6 +39,7 @@ from assay.verdict.evidence.claim.warnings import (
 )
 from assay.verdict.evidence.claim.what_was_run import BaseFacts
 from assay.verdict.evidence.words.remarks import Remark, remark
+from assay.verdict.statistics.openings import opening_level
 from assay.verdict.statistics.power import PlannedPower, planned_power
 
 R = TypeVar("R", bound=BaseModel)
@@ -110,7 +112,7 @@ def claim_inputs(reader: ArmReader, plan: ClaimPlan, trained: Training, arms: Ar
             before.suite_digest,
             before.draws,
             primary=plan.primary,
-            alpha=plan.alpha,
+            alpha=opening_level(1, plan.alpha, looks=plan.looks),
             unseen=plan.unseen,
             smallest_effect_points=plan.smallest_effect_points,
         ),
@@ -211,11 +213,23 @@ def _opened(
     weakens it."""
     path, fix = project.results("openings.json"), "./run dvc repro -f post_eval"
     found = read_record(path, OpenedRecords, fix=fix)
-    opened = openings_of(found, sha256_bytes(read_bytes(path, fix=fix)))
+    opened = openings_of(found, sha256_bytes(read_bytes(path, fix=fix)), plan.looks)
     records = key_of(suite.contents)
     seed = trained.seed if isinstance(trained, TrainFacts) else project.params.seed
     bars = opening_obstacles(found, plan, policy=trained.policy_digest, records=records, seed=seed)
     return opened, bars, opening_warnings(opened, found)
+
+
+def note_outcome(project: Project) -> None:
+    """Write into the ledger whether the claim that stands was called better at its level.
+
+    Raises:
+        RecordError: Claim or ledger are damaged.
+    """
+    claim = read_record(project.results("claim.json"), Claim, fix="./run dvc repro -f render_evidence")
+    if claim.opened is not None and claim.effect is not None:
+        suite, called = project.inputs("heldout").heldout, claim.effect.direction == "better"
+        note_called(project.root, claim.after_policy, suite, called=called)
 
 
 def opened_since(project: Project, claim: Claim) -> list[tuple[str, Remark]]:

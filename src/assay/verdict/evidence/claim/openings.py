@@ -7,7 +7,7 @@ from pydantic import Field
 from assay.core.records import OpenedRecords, Record
 from assay.verdict.evidence.claim.plan import ClaimPlan
 from assay.verdict.evidence.words.remarks import Remark, remark
-from assay.verdict.statistics.openings import opening_level
+from assay.verdict.statistics.openings import Look, opening_level, share_of_look
 
 
 class Openings(Record):
@@ -30,14 +30,32 @@ class Openings(Record):
     put_back: int = Field(
         default=0, ge=0, description="the same where git had put an older version of the file in its place"
     )
+    share: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="of alpha, at which it is tested: one planned look, and what the look right before handed"
+        " on; 0: none is left; null: no number of looks was planned",
+    )
     sha256: str = Field(description="of openings.json")
     secondary_places: dict[str, int | None] = Field(
         default={}, description="`place` among those that saw the records of each secondary suite"
     )
 
 
-def openings_of(found: OpenedRecords, sha256: str) -> Openings:
-    """Return what a claim holds of openings.json, whose bytes have a digest."""
+def openings_of(found: OpenedRecords, sha256: str, looks: int | None = None) -> Openings:
+    """Return what a claim holds of openings.json, whose bytes have a digest.
+
+    Args:
+        found: What it says.
+        sha256: Its digest.
+        looks: How many the plan has.
+    """
+    share = None
+    if looks is not None and found.place is not None:
+        before = [Look(each.place or 0, each.looks, each.called) for each in found.others]
+        # Who saw the records when more looks were planned has no larger share by planning fewer.
+        share = share_of_look(found.place, max(looks, found.looks or 0), before)
     return Openings(
         place=found.place,
         recipe_place=found.recipe_place,
@@ -46,15 +64,19 @@ def openings_of(found: OpenedRecords, sha256: str) -> Openings:
         rolls=found.rolls,
         restored=found.restored,
         put_back=found.put_back,
+        share=share,
         sha256=sha256,
         secondary_places=found.secondary_places,
     )
 
 
 def level_of(opened: Openings, plan: ClaimPlan) -> float:
-    """Return the level of a claim; one of unknown place is not evaluable, and its numbers have that of the
-    plan."""
-    return plan.alpha if opened.place is None else opening_level(opened.place, plan.alpha)
+    """Return the level of a claim; one of unknown place, or for which no look is left, is not evaluable, and
+    its numbers have that of a first look."""
+    if opened.share:
+        return plan.alpha * opened.share
+    place = opened.place if opened.share is None else None
+    return opening_level(place or 1, plan.alpha, looks=plan.looks)
 
 
 def opening_obstacles(
@@ -71,7 +93,11 @@ def opening_obstacles(
     """
     if (found.policy_digest, found.records, found.seed, found.seeds) != (policy, records, seed, plan.seeds):
         return [remark("other_opening")]
-    return [remark("openings_lost")] if found.place is None else []
+    if found.place is None:
+        return [remark("openings_lost")]
+    if openings_of(found, "", plan.looks).share == 0:
+        return [remark("looks_used_up", place=found.place, looks=plan.looks)]
+    return []
 
 
 def opening_warnings(opened: Openings, found: OpenedRecords) -> list[Remark]:

@@ -73,6 +73,12 @@ class ClaimPlan(Record):
         description="training seeds of a statement about the recipe; none: hashed before plans said so",
     )
     sided: Literal["two-sided", "one-sided"] = Field(default="two-sided", description="of that statement")
+    looks: int | None = Field(
+        default=None,
+        ge=1,
+        description="policies that may see the held-out records, each tested at alpha / looks; null: hashed"
+        " before plans said so, or any number, the k-th tested at alpha / (k (k - 1))",
+    )
     reward_range: tuple[float, float] | None = Field(
         default=None,
         description="between what rewards of episodes lie, by which their means are tested; null: the task"
@@ -138,6 +144,7 @@ def plan_of(
         temperature=params.generation.measured_at,
         seeds=tuple(claim.seeds),
         sided=claim.sided,
+        looks=claim.looks,
         alarms=alarms_digest(params.health),
         validation_suite=validation.digest,
         near_duplicates=params.dataset.near_duplicates,

@@ -86,7 +86,7 @@ def compare_secondary(
     suites = {}
     for name, each in found.items():
         place = places.get(name, 1)
-        own = None if place is None else min(level, opening_level(place, plan.alpha))
+        own = None if place is None else min(level, opening_level(place, plan.alpha, looks=plan.looks))
         ahead = (each.difference.value or 0.0) * (1 if plan.direction == "higher" else -1)
         direction: Direction = "not shown"
         if each.p_holm is not None and ahead and each.p_holm <= ((own or 0.0) if ahead > 0 else plan.alpha):

@@ -134,17 +134,19 @@ def _registration(runs_a: Sequence[Run], runs_b: Sequence[Run], shared: Sequence
         if own.against is not None or own.place is None:
             return Registration(own.against, alpha, None)
         places.append(own.place)
-    return Registration(None, level_of_pair(max(places), alpha), max(places))
+    plan = runs_a[0].claim.plan
+    level = level_of_pair(max(places), alpha, looks=plan.looks, seeds=len(shared))
+    return Registration(None, level, max(places))
 
 
-def level_of_pair(place: int, alpha: float) -> float:
+def level_of_pair(place: int, alpha: float, *, looks: int | None = None, seeds: int = 1) -> float:
     """Return the level of a pair of recipes: what the later one's place leaves of alpha, shared by the pairs
     that it makes with those before it. Over all pairs of any number of recipes in turn that sums to alpha.
 
     >>> [round(level_of_pair(place, 0.05), 5) for place in (1, 2, 3, 4)]
     [0.05, 0.025, 0.00417, 0.00139]
     """
-    return opening_level(place, alpha) / max(1, place - 1)
+    return opening_level(place, alpha, looks=looks, seeds=seeds) / max(1, place - 1)
 
 
 def _probability(both: Scores, n_a: int, direction: str, label: str, df: float) -> Interval:

@@ -48,6 +48,7 @@ class KnownPlan(_Known):
     guardrails: dict[str, float]
     seeds: tuple[int, ...] = ()
     sided: Literal["two-sided", "one-sided"] = "two-sided"
+    looks: int | None = None
     largest_cluster: int | None = None
     worst_cluster: float = 100.0
 
@@ -272,7 +273,8 @@ def registration_of(runs: Sequence[Run], *, one_sided: bool) -> Registration:
     if against is not None:
         return Registration(against, plan.alpha, None)
     place = max(run.claim.opened.recipe_place or 1 for run in runs if run.claim.opened is not None)
-    return Registration(None, opening_level(place, plan.alpha, one_sided=one_sided), place)
+    level = opening_level(place, plan.alpha, looks=plan.looks, seeds=len(plan.seeds), one_sided=one_sided)
+    return Registration(None, level, place)
 
 
 def _against(runs: Sequence[Run], *, one_sided: bool) -> str | None:

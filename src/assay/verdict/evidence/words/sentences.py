@@ -236,7 +236,8 @@ def opening_said(opened: Openings | None, level: float, plan: ClaimPlan) -> str:
     else:
         before = counted(opened.policies_before, "tries")
         said = f"{before} at these held-out records came before, and this one is number {opened.place}"
-    return f"Openings: {said}; tested at the level {level:.2g} of {plan.alpha:g}."
+    planned = "" if plan.looks is None else f", where {counted(plan.looks, 'looks')} were planned"
+    return f"Openings: {said}{planned}; tested at the level {level:.2g} of {plan.alpha:g}."
 
 
 def _plain(part: str) -> str:
