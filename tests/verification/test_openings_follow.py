@@ -134,7 +134,7 @@ OTHERWISE: tuple[dict[str, str], ...] = (
         (noted(lambda v: [each.pop("called", None) for each in v["openings"]] and None), "others: "),
         (told(lambda v: v["others"][1].update(looks=1)), "others: "),
         (told(lambda v: v.update(secondary_places={"traps": 1})), "secondary_places: traps; the plan has"),
-        (claimed(lambda v: v.update(level=0.05)), "claim.json, level: 0.05; place 3 leaves 0.004"),
+        (claimed(lambda v: v.update(level=0.05)), "claim.json, level: 0.05; place 3 leaves 0.002"),
         (claimed(lambda v: v["opened"].update(registered=False)), "claim.json, opened: not what"),
         (noted(without("f" * 64)), "others: "),
         (noted(without("e" * 64)), "others: "),
