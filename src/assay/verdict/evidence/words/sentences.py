@@ -92,11 +92,12 @@ def level_said(claim: Claim) -> str:
     plan's own."""
     if claim.level == claim.plan.alpha:
         return ""
-    opened, gap = claim.opened, claim.difference_at_level
-    why = ""
-    if opened is not None and opened.place is not None and opened.place > 1:
-        why = f"The {ordinal(opened.place)} policy measured on these items, so tested"
-    text = f"{why or 'Tested'} at the level {claim.level:.2g} (one in {round(1 / claim.level):,} by luck)"
+    opened, gap, looks = claim.opened, claim.difference_at_level, claim.plan.looks
+    why = "Tested"
+    if opened is not None and opened.place is not None and (looks or opened.place > 1):
+        of = f" of {counted(looks, 'policies')} that may be" if looks else " policy"
+        why = f"The {ordinal(opened.place)}{of} measured on these items, so tested"
+    text = f"{why} at the level {claim.level:.2g} (one in {round(1 / claim.level):,} by luck)"
     if gap is None or gap.low is None:
         return f"{text}."
     return f"{text}; the interval at that level is {signed(gap.low, 100)}\u2026{signed(gap.high, 100)}."
