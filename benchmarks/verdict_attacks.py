@@ -16,6 +16,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.attack import Attack, Said, rows_of, said_of
 from benchmarks.common import RESULTS, ROOT, written
+from benchmarks.judge_attacks import attacks as judge_attacks
+from benchmarks.judge_attacks import honest_rows
 from benchmarks.openings import AS_BASES, COPIES, Look, place_after
 
 from assay.core.config.composition import Selection, compose
@@ -334,7 +336,10 @@ OWN = {
     "preflight off": {"looser_than_usual"},
 }
 # Lists of other kinds are added here.
-ATTACKS = [Attack("pipeline", name, make, frozenset(OWN.get(name, ()))) for name, make in PIPELINE.items()]
+ATTACKS = [
+    *(Attack("pipeline", name, make, frozenset(OWN.get(name, ()))) for name, make in PIPELINE.items()),
+    *judge_attacks(),
+]
 
 
 def main() -> None:
@@ -342,7 +347,10 @@ def main() -> None:
     rows = rows_of(ATTACKS)
     honest = {"verdict": HONEST.verdict, "said": [*map(str, HONEST.warnings)]}
     unremarked = sum(not row["remarked"] for row in rows)
-    written(RESULT, {"honest": honest, "attacks": rows, "unremarked": unremarked}, indent=1, sort_keys=False)
+    pairs = honest_rows()
+    found = {"honest": honest, "attacks": rows, "unremarked": unremarked, "honest_pairs": pairs}
+    found["honest_remarked"] = sum(bool(row["said"]) for row in pairs)
+    written(RESULT, found, indent=1, sort_keys=False)
 
 
 if __name__ == "__main__":

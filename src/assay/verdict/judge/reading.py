@@ -171,7 +171,7 @@ class _ArmReader:
         self._shared: dict[str, Mapping[str, str]] = {}
         self._drawn: dict[str, int] = {}
         self._without: list[dict[str, str]] = []
-        self._successes = 0
+        self._successes = self._clustered = 0
         self._written = WrittenTexts()
         self._blockers: list[Remark] = []
         self.models: set[str] = set()
@@ -190,9 +190,7 @@ class _ArmReader:
             metric = log.metric(metric) if metric is not None or "success" not in named.named else None
             self._blockers += log.obstacles
             found = log.readings(metric, named)
-            about = replace(
-                of_inspect(log.head, metric or named.named.get("success")), model=log.model, task=log.task
-            )
+            about = replace(of_inspect(log.head, metric or named.named.get("success")), task=log.task)
             self._chosen = dict(named.named)
         else:
             form, found, head = readings(rows_in(path), self._asked, self._look)
@@ -303,6 +301,7 @@ class _ArmReader:
         else:
             share = min(1.0, max(0.0, share or 0.0))
         self._successes += each.success is not None
+        self._clustered += each.cluster is not None and form in (*TABLES, "inspect log")
         self._written.add(each.wrote, share == 1.0 if each.success is None else each.success)
         strata = {**each.strata, **labels} if labels else each.strata
         self._rows.append(
@@ -321,6 +320,7 @@ class _ArmReader:
                 self._digest_of(each.content),
                 self._digest_of(each.prompt),
                 short_digest(each.completion),
+                each.fault or ("empty" if each.wrote and not "".join(each.wrote).strip() else ""),
             )
         )
 
@@ -359,6 +359,7 @@ class _ArmReader:
             files=sources,
             rows_sha256=sha256_bytes(text.encode("utf-8")),
             rows=len(rows),
+            clustered=min(self._clustered, len(rows)),
             has_success=n > 0 and self._successes == n,
             blockers=tuple(self._blockers),
             notes=tuple(notes),

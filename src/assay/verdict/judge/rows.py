@@ -48,6 +48,7 @@ _COLUMNS = (
     "content",
     "prompt",
     "completion",
+    "fault",
 )
 
 
@@ -82,6 +83,7 @@ class JudgedRow:
     content: str = ""  # of the question and what is right
     prompt: str = ""  # of the prompt as the model saw it
     completion: str = ""
+    fault: str = ""  # error, timeout or empty: how it ended, where that is known
 
     @property
     def seed(self) -> int:
@@ -163,6 +165,7 @@ def rows_text(rows: Sequence[JudgedRow]) -> str:
                 row.content,
                 row.prompt,
                 row.completion,
+                row.fault,
             )
         )
     return buffer.getvalue()
@@ -188,7 +191,7 @@ def _rows_of(text: str) -> Iterator[JudgedRow]:
         raise ValueError("another head")
     strata: dict[str, Mapping[str, str]] = {"": NO_STRATA}
     names: dict[str, str] = {}
-    for item, draw, cluster, score, share, success, *counts, labels, content, prompt, completion in lines:
+    for item, draw, cluster, score, share, success, *counts, labels, content, prompt, said, fault in lines:
         if labels not in strata:
             strata[labels] = {str(key): str(value) for key, value in json.loads(labels).items()}
         turns, tokens, truncated, unparsed = (int(each) if each else None for each in counts)
@@ -207,7 +210,8 @@ def _rows_of(text: str) -> Iterator[JudgedRow]:
             strata[labels],
             names.setdefault(content, content),
             names.setdefault(prompt, prompt),
-            completion,
+            said,
+            names.setdefault(fault, fault),
         )
         if (
             not math.isfinite(row.reward)

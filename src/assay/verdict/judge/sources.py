@@ -60,6 +60,7 @@ class ArmRecord(Record):
     rows_sha256: str = Field(description="of its rows in the package")
     rows: int = Field(ge=0)
     has_success: bool = Field(description="whether every result says that it succeeded, or not")
+    clustered: int = Field(default=0, ge=0, description="rows for which a table named a cluster")
     blockers: tuple[Remark, ...] = Field(description="what bars a claim")
     notes: tuple[Remark, ...]
     # Said where it is judged, and kept nowhere: the rows of a package do not have the texts.
@@ -115,6 +116,7 @@ class Reading:
     model: str | None = None
     why: str = ""
     wrote: tuple[str, ...] | None = None  # each completion; None: the file does not have them
+    fault: str = ""  # error or timeout, where the file says that it ended so
     answers: int = 1  # that the file has of this draw, of which one was scored
 
 

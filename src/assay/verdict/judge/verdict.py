@@ -21,6 +21,7 @@ from assay.verdict.evidence.claim.plan import ClaimPlan
 from assay.verdict.evidence.claim.warnings import cut_off
 from assay.verdict.evidence.words.remarks import Remark, remark
 from assay.verdict.judge.alike import asked_otherwise, limits_decide, measured_otherwise, not_known
+from assay.verdict.judge.doubts import doubts
 from assay.verdict.judge.plan import dated, departures
 from assay.verdict.judge.rows import (
     SCORE,
@@ -39,6 +40,7 @@ from assay.verdict.statistics.report import Decoding, Report, summarise
 # these cost, and its interval is wider by about a fortieth of a point.
 MOST_CLUSTERS = 4096
 ALPHA, PARSED_MARGIN = 0.05, 0.05  # of the presets' plans
+FULL_MARGIN = 0.05  # share of full scores, beside the mean
 CHOSEN = "chosen elsewhere"
 _MEASURES = (
     "mean_reward",
@@ -95,7 +97,7 @@ def judge(told: Judgement, arms: Mapping[str, list[JudgedRow]]) -> Judged:
     for record in records.values():
         notes += record.notes
     stops += measured_otherwise(told) + limits_decide(told, before, after)
-    notes += [*asked_otherwise(told), *not_known(told, arms)]
+    notes += [*asked_otherwise(told), *not_known(told, arms), *doubts(told, arms)]
     cluster_name = "independent items" if all(row.cluster == row.item_id for row in before) else "clusters"
     everyone = [before, after, *rivals.values()]
     if same := unite_same(before, everyone[1:]):
@@ -145,7 +147,12 @@ def _departures(told: Judgement, before: Sequence[JudgedRow], primary: str) -> l
         "smallest_effect_points": told.smallest_effect_points,
         "rivals": tuple(sorted(told.rivals)),
     }
-    return departures(told.plan, before, primary, settings)
+    early = sorted(day for file in told.after.files if (day := file.made) and day < told.plan.made)[:1]
+    late = [
+        remark("not_as_planned", what="results after", planned=f"its day, {told.plan.made}", found=day)
+        for day in early
+    ]
+    return [*departures(told.plan, before, primary, settings), *late]
 
 
 def _primary(told: Judgement, arms: Mapping[str, Sequence[JudgedRow]]) -> str:
@@ -190,6 +197,9 @@ def _plan(
     scored = primary == "success" and any(
         row.reward != float(row.success) for rows in (before, after) for row in rows
     )
+    guardrails = {"parsed_rate": PARSED_MARGIN} if parsed else {}
+    if primary == SCORE and not told.lower_is_better:
+        guardrails["success_rate"] = FULL_MARGIN  # a mean may rise while nothing is wholly right any more
     suite = _digest(sorted({(row.item_id, row.content) for row in before}))
     return ClaimPlan(
         primary=primary,
@@ -201,7 +211,7 @@ def _plan(
         alpha=ALPHA if told.plan is None else told.plan.level,
         cluster_name=cluster_name,
         secondary=("mean_reward",) if scored else (),
-        guardrails={"parsed_rate": PARSED_MARGIN} if parsed else {},
+        guardrails=guardrails,
         rivals=dict.fromkeys(told.rivals, "trivial"),
         reward_range=told.bounds
         if scored and all_know(before, "share") and all_know(after, "share")

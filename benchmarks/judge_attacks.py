@@ -1,0 +1,381 @@
+"""Ways to get a gain called for results that show none, and what `assay judge` says to each; and honest pairs
+that it should say nothing to.
+
+Each attack brings its files as its tool writes them, with a player to be beaten; the attacker edits no score.
+verdict_attacks.py tries and records them.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.attack import Attack, Said, said_of
+from tests.tools.judged_conditions import (
+    ASKED,
+    MEASURED,
+    Facts,
+    Write,
+    csv,
+    inspect,
+    lm_eval,
+    nested,
+    parquet,
+    verifiers,
+)
+from tests.tools.judged_files import Result, as_csv, as_jsonl, results
+
+from assay.core.seeds import rng
+from assay.verdict.evidence.claim.claim import Claim
+from assay.verdict.judge.command import JudgeRequest, judge_arms, judge_files, read_arms
+from assay.verdict.judge.planning import PlanRequest, run
+
+# What only such attacks are answered by. That something is not known is said of most files.
+CODES = frozenset(
+    (
+        *("measured_otherwise", "decoded_differently", "limit_decides", "answers_not_scored"),
+        *("best_of_answers", "failed_in_one_arm", "some_items", "cut_off_in_one_arm", "cut_off"),
+        *("one_model", "rival_no_result", "bounds_not_reached", "clusters_not_held", "no_score"),
+        *("items_in_one_arm", "other_prompts", "arm_at_bound", "missing_worst", "missing_left_out"),
+    )
+)
+N = 120  # items
+FULL = {
+    "metric": "f1",
+    "filter": "none",
+    "scorer": "f1 of words",
+    "scorer_options": "none",
+    "grader_model": "none",
+    "task_version": "1",
+    "dataset": "sums",
+    "dataset_revision": "a",
+    "split": "test",
+    "best_of": 1,
+    "system_prompt": "Add.",
+    "num_fewshot": 0,
+    "chat_template": "none",
+    "temperature": 0,
+    "top_p": 1,
+    "top_k": 1,
+    "max_tokens": 64,
+    "stop": "end",
+}
+Rows = list[Result]
+Change = Callable[[int, Result], Mapping[str, Any]]
+
+
+def rows_of(name: str, rate: float, change: Change | None = None, draws: int = 1) -> Rows:
+    """Return an arm with about this rate, each row changed by its number."""
+    rows = results(name, rate, items=N, draws=draws)
+    return [{**row, **(change(k, row) if change else {})} for k, row in enumerate(rows)]
+
+
+def judged(
+    before: Rows,
+    after: Rows,
+    *,
+    write: Write = csv,
+    facts: tuple[Facts, Facts] = ({}, {}),
+    rival: Rows | None = None,
+    asked: Mapping[str, Any] | None = None,
+    plan: PlanRequest | None = None,
+) -> Said:
+    """Return what is said of two arms, beside a player that is right in a tenth."""
+    with tempfile.TemporaryDirectory() as where:
+        folder = Path(where)
+        paths = [
+            write(folder / n, rows, f)
+            for n, rows, f in zip(("before", "after"), (before, after), facts, strict=True)
+        ]
+        told = write(folder / "rival", rival or rows_of("rival", 0.1), facts[0])
+        if plan is not None:
+            run(replace(plan, pilot=paths[0], out=folder / "plan.yaml"))
+            asked = {"plan": folder / "plan.yaml"}
+        whole = {"rival": [f"always the same={told}"]} if plan is None else {}
+        return said_of(judge_files(paths[0], paths[1], JudgeRequest(**{**whole, **(asked or {})}))[2].claim)
+
+
+def pair(
+    change_before: Change | None = None, change_after: Change | None = None, **more: Any
+) -> Callable[[], Said]:
+    """Return the attack on an honest-looking pair, whose rows are changed."""
+    return lambda: judged(rows_of("before", 0.3, change_before), rows_of("after", 0.7, change_after), **more)
+
+
+def condition(write: Write, before: Facts, after: Facts) -> Callable[[], Said]:
+    """Return the attack that changes one fact of how results were made."""
+    return pair(write=write, facts=(before, after))
+
+
+def _failed(share: float, **marks: Any) -> Change:
+    """Mark the first share of the rows as failed, which count as wrong."""
+    return lambda k, row: {**marks, "score": 0.0} if k < share * N else dict.fromkeys(marks)
+
+
+def _clusters(name: Callable[[int], str], **more: Any) -> Callable[[], Said]:
+    """Return a pair whose rows are in clusters of these names."""
+
+    def change(k: int, row: Result) -> Mapping[str, Any]:
+        return {"cluster": name(k)}
+
+    return pair(change, change, rival=rows_of("rival", 0.1, change), **more)
+
+
+def _empty(k: int, row: Result) -> Mapping[str, Any]:
+    return {"completion": " ", "score": 0.0} if k < N // 10 else {}
+
+
+def _status(won: bool, k: int) -> str:
+    return "pass" if won else "fail"
+
+
+def _half(k: int, row: Result) -> Mapping[str, Any]:
+    return {"score": 0.7}
+
+
+def _solved(k: int, row: Result) -> Mapping[str, Any]:
+    return {"score": 1.0 if k % 5 < 3 else 0.0}
+
+
+def _of_lm_eval(facts: Facts) -> Callable[[], Said]:
+    return condition(lm_eval, {"samples": N, **facts}, {"samples": N, **facts})
+
+
+def spellings() -> Said:
+    """Judge the same data under twelve spellings of its ids; return the claim with the least p."""
+    first, other = (rows_of(name, rate) for name, rate in (("spelled", 0.5), ("spelled after", 0.52)))
+    claims: list[Claim] = []
+    for k in range(12):
+        with tempfile.TemporaryDirectory() as where:
+            paths = []
+            for name, rows in (("before", first), ("after", other)):
+                named = [{**row, "item": f"{k}-{row['item']}"} for row in rows]
+                paths.append(as_csv(Path(where) / f"{name}.csv", named))
+            claims.append(
+                judge_arms(
+                    read_arms({"before": paths[0], "after": paths[1]}, JudgeRequest()), JudgeRequest()
+                )[2].claim
+            )
+    assert len({each.p for each in claims}) == 1
+    return said_of(min(claims, key=lambda claim: claim.p or 1.0))
+
+
+def _evalplus(status: Callable[[bool, int], str], name: str = "plus_status") -> Write:
+    def write(path: Path, rows: Sequence[Result], facts: Facts) -> Path:
+        told = [
+            {
+                "task_id": row["item"],
+                "solution": row["completion"],
+                facts.get("column", name): status(bool(row["score"]), k)
+                if path.stem == "before"
+                else "pass"
+                if row["score"]
+                else "fail",
+            }
+            for k, row in enumerate(rows)
+        ]
+        return as_jsonl(path.with_suffix(".jsonl"), told)
+
+    return write
+
+
+_KINDS: dict[str, tuple[Callable[[], Said], set[str]]] = {
+    "the best of eight draws as one row": (
+        pair(None, lambda k, row: {"best_of": 8}), {"best_of_answers"}
+    ),
+    "all eight answers in a cell, scored once": (
+        pair(None, lambda k, row: {"completion": ["a", "b", "c", "d"]}, write=nested), {"answers_not_scored"}
+    ),
+    "pass@8 for a metric": (
+        pair(lambda k, row: {"metric": "pass@1"}, lambda k, row: {"metric": "pass@8"}), {"measured_otherwise"}
+    ),
+    "pass@8 in both": (condition(csv, {"metric": "pass@8"}, {"metric": "pass@8"}), {"best_of_answers"}),
+    "a vote of sixteen by its filter's name": (
+        condition(lm_eval, {"beside": False}, {"beside": False, "filter": "maj@16"}), {"measured_otherwise"}
+    ),
+    "sixteen draws put together in both": (
+        condition(lm_eval, {"beside": False, "repeats": 16}, {"beside": False, "repeats": 16}),
+        {"answers_not_scored"},
+    ),
+    "num_return_sequences in the settings of a row": (
+        condition(nested, {"num_return_sequences": 1}, {"num_return_sequences": 8}), {"measured_otherwise"}
+    ),
+    "num_choices of inspect": (
+        condition(inspect, {}, {"asked": {"num_choices": 8}}), {"measured_otherwise"}
+    ),
+    "time-outs of the base count as wrong": (
+        pair(_failed(0.1, timed_out="true")), {"failed_in_one_arm"}
+    ),
+    "errors of the base count as wrong": (
+        pair(_failed(0.1, error="HTTP 503")), {"failed_in_one_arm"}
+    ),
+    "a status of the base's rows says error": (pair(_failed(0.05, status="error")), {"failed_in_one_arm"}),
+    "an error that speaks of a time-out": (
+        pair(_failed(0.05, exception="ReadTimeout: read timed out")), {"failed_in_one_arm"}
+    ),
+    "empty completions of the base": (
+        pair(_empty, write=nested), {"failed_in_one_arm"}
+    ),
+    "empty completions after, for a loss": (
+        lambda: judged(rows_of("before", 0.5), rows_of("after", 0.8, _empty), write=nested),
+        {"failed_in_one_arm"},
+    ),
+    "solutions of the base that were not let end": (
+        lambda: judged(
+            rows_of("before", 0.3),
+            rows_of("after", 0.7),
+            write=_evalplus(lambda won, k: "pass" if won else "timeout"),
+            rival=rows_of("rival", 0.1),
+        ),
+        {"failed_in_one_arm"},
+    ),
+    "other tests of evalplus": (
+        pair(write=_evalplus(_status), facts=({}, {"column": "base_status"})),
+        {"measured_otherwise"},
+    ),
+    "items where the base failed": (pair(lambda k, row: {"score": 0.0}), {"arm_at_bound"}),
+    "after is right in all": (pair(None, lambda k, row: {"score": 1.0}), {"arm_at_bound"}),
+    "--limit of lm-eval": (_of_lm_eval({"samples": 1319}), {"some_items"}),
+    "a part of the samples of inspect": (
+        condition(inspect, {"samples": 1000}, {"samples": 1000}), {"some_items"}
+    ),
+    "items dropped after": (
+        lambda: judged(rows_of("before", 0.3), rows_of("after", 0.7)[10:]), {"items_in_one_arm"}
+    ),
+    "scores of the failed left out": (
+        pair(None, lambda k, row: {"score": "" if k < 9 else row["score"]}), {"no_score"}
+    ),
+    "nothing is wholly right any more": (pair(_solved, _half), {"worse_beside"}),
+    "a rival of zeros": (
+        pair(rival=rows_of("zero", 0.0)),
+        {"rival_no_result"},
+    ),
+    "a rival with one score": (
+        pair(rival=rows_of("flat", 0.0, lambda k, row: {"score": 0.25})),
+        {"rival_no_result"},
+    ),
+    "a rival that wrote nothing": (
+        pair(rival=rows_of("mute", 0.1, lambda k, row: {"completion": None})),
+        {"rival_no_result"},
+    ),
+    "a twentieth of the base cut off": (
+        pair(
+            lambda k, row: {"truncated": k < 6, "score": 0.0 if k < 6 else row["score"]},
+            lambda k, row: {"truncated": False},
+        ),
+        {"cut_off_in_one_arm"},
+    ),
+    "a third of the base cut off": (
+        pair(
+            lambda k, row: {"finish_reason": "length" if k < 40 else "stop"},
+            lambda k, row: {"finish_reason": "stop"},
+        ),
+        {"cut_off"},
+    ),
+    "the base cut off at a lower limit": (
+        pair(
+            lambda k, row: {"truncated": k < 6, "max_new_tokens": 64},
+            lambda k, row: {"truncated": False, "max_new_tokens": 4096},
+        ),
+        {"limit_decides"},
+    ),
+    "one model in both files": (
+        pair(lambda k, row: {"model": "org/base"}, lambda k, row: {"model": "org/base"}), {"one_model"}
+    ),
+    "one model of inspect in both": (
+        condition(inspect, {"eval": {"model": "org/x"}}, {"eval": {"model": "org/x"}}), {"one_model"}
+    ),
+    "a plan made of the results": (
+        pair(write=inspect, plan=PlanRequest(made="2026-02-01")), {"not_as_planned"}
+    ),
+    "ids in twelve spellings": (spellings, {"not_shown"}),
+    "bounds of 0 to 100 for shares": (pair(asked={"bounds": "0,100"}), {"bounds_not_reached"}),
+    "a cluster for every item": (_clusters(lambda k: f"c{k}"), {"clusters_not_held"}),
+    "clusters of some rows": (
+        _clusters(lambda k: f"c{k // 30}" if k < 60 else ""), {"clusters_not_held"}
+    ),
+    "nothing is known of either": (pair(), {"not_known_alike"}),
+    "a grader that one file names": (condition(csv, {}, {"judge_model": "a/b"}), {"not_known_alike"}),
+}  # fmt: skip
+
+
+KINDS = [Attack("judge", name, make, frozenset(own)) for name, (make, own) in _KINDS.items()]
+
+
+def attacks() -> list[Attack]:
+    """Return every attack on a judgement of foreign results, those on its conditions among them."""
+    found = [*KINDS]
+    for title, cases, code in (
+        ("measured otherwise", MEASURED, "measured_otherwise"),
+        ("asked otherwise", ASKED, "decoded_differently"),
+    ):
+        for write, what, before, after in cases:
+            name = f"{title}: {what} ({write.__name__})"
+            k = sum(each.name.startswith(name) for each in found)
+            name = f"{name} {k + 1}" if k else name
+            found.append(Attack("judge", name, condition(write, before, after), frozenset({code})))
+    return found
+
+
+def _score(k: int, row: Result) -> Mapping[str, Any]:
+    luck = rng("honest", row["completion"]).random()
+    return {"score": round(0.5 * row["score"] + 0.4 * luck, 3)}
+
+
+def _same(write: Write, facts: Facts) -> Callable[[], Said]:
+    return condition(write, facts, facts)
+
+
+HONEST: dict[str, Callable[[], Said]] = {
+    "a table": _same(csv, FULL),
+    "a table of Arrow": _same(parquet, FULL),
+    "settings inside each row": _same(nested, FULL),
+    "scores between 0 and 1": pair(_score, _score, facts=(FULL, FULL)),
+    "four draws of each": lambda: judged(
+        rows_of("before", 0.3, draws=4), rows_of("after", 0.6, draws=4), facts=(FULL, FULL)
+    ),
+    "clusters of four": _clusters(lambda k: f"c{k // 4}", facts=(FULL, FULL)),
+    "two models by name": pair(
+        lambda k, row: {"model": "org/base"}, lambda k, row: {"model": "org/tuned"}, facts=(FULL, FULL)
+    ),
+    "as many errors in both": pair(
+        *(lambda k, row: {"error": "HTTP 503", "score": 0.0} if k % 30 == 0 else {"error": ""},) * 2,
+        facts=(FULL, FULL),
+    ),
+    "as many cut off in both": pair(*(lambda k, row: {"truncated": k % 20 == 0},) * 2, facts=(FULL, FULL)),
+    "lm-eval": _of_lm_eval({}),
+    "lm-eval with five examples and a template": _of_lm_eval(
+        {"shots": 5, "template": "ab", "system": "Add."}
+    ),
+    "lm-eval without its results": _of_lm_eval({"beside": False}),
+    "inspect": _same(inspect, {"samples": N}),
+    "inspect with one grader": _same(
+        inspect, {"samples": N, "scorer": "model_graded_fact", "options": {"model": "a/judge"}}
+    ),
+    "inspect with another seed": condition(
+        inspect, {"samples": N, "asked": {"seed": 1}}, {"samples": N, "asked": {"seed": 2}}
+    ),
+    "verifiers": _same(verifiers, {"asked": {"temperature": 0.7}}),
+    "evalplus": pair(write=_evalplus(_status)),
+}
+
+
+def honest_rows() -> list[dict[str, Any]]:
+    """Judge every honest pair; return and print what is said of it by the codes of attacks."""
+    rows = []
+    for name, make in HONEST.items():
+        verdict, remarks = make()
+        told = [each.code for each in remarks if each.code in CODES]
+        print(f"{'! ' if told else '  '}honest: {name}: {verdict}", *told)
+        rows.append(
+            {
+                "name": name,
+                "verdict": verdict,
+                "codes": [*dict.fromkeys(each.code for each in remarks)],
+                "said": told,
+            }
+        )
+    return rows

@@ -1,0 +1,143 @@
+"""What in two sets of results may make a gain of something else than the model, as far as they show it: each
+is a warning with a code of its own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from assay.verdict.evidence.claim.warnings import OFTEN_CUT
+from assay.verdict.evidence.words.remarks import Remark, remark
+from assay.verdict.judge.conditions import ANSWERS
+from assay.verdict.judge.rows import JudgedRow
+from assay.verdict.judge.sources import Judgement
+
+ONE_SIDED = 0.01  # of the results of an arm, from which a fault of one arm alone is said
+TIMES = 2.0  # as often as in the other arm
+FEWEST = 2  # results
+HALF = 0.5  # of the bounds, which scores should reach at least
+
+
+def doubts(told: Judgement, arms: Mapping[str, Sequence[JudgedRow]]) -> list[Remark]:
+    """Return what a reader must know of how the results came about.
+
+    Args:
+        told: What was asked, and what reading found.
+        arms: Rows of before, after and each rival.
+    """
+    before, after = arms["before"], arms["after"]
+    return [
+        *_one_sided(told, before, after),
+        *_cut_in_one(before, after),
+        *_of_many_answers(told),
+        *_some_items(told, arms),
+        *_one_model(told),
+        *(each for name in told.rivals for each in _no_result(name, arms[name], (before, after))),
+        *_bounds(told, arms),
+        *_clusters(told, arms),
+    ]
+
+
+def _wrong(row: JudgedRow, lower: bool) -> bool:
+    """Return whether a row has the worst score there is."""
+    if row.share is None:
+        return row.success == lower
+    return row.share == (1.0 if lower else 0.0)
+
+
+def _one_sided(told: Judgement, before: Sequence[JudgedRow], after: Sequence[JudgedRow]) -> list[Remark]:
+    """Return which faults count as wrong in one arm and hardly in the other."""
+    found = []
+    counts = [
+        Counter(row.fault for row in rows if row.fault and _wrong(row, told.lower_is_better))
+        for rows in (before, after)
+    ]
+    for fault in sorted({*counts[0], *counts[1]}):
+        n = [each[fault] for each in counts]
+        shares = [k / len(rows) for k, rows in zip(n, (before, after), strict=True)]
+        if max(n) >= FEWEST and _apart(shares):
+            of = [len(before), len(after)]
+            points = 100 * abs(shares[0] - shares[1])
+            found.append(remark("failed_in_one_arm", fault=fault, counts=n, of=of, points=points))
+    return found
+
+
+def _apart(shares: Sequence[float]) -> bool:
+    return max(shares) - min(shares) >= ONE_SIDED and max(shares) >= TIMES * min(shares)
+
+
+def _cut_in_one(before: Sequence[JudgedRow], after: Sequence[JudgedRow]) -> list[Remark]:
+    """Return that one arm was cut off more often, where it is too seldom to be said of either by itself."""
+    known = [[bool(row.truncated) for row in rows if row.truncated is not None] for rows in (before, after)]
+    if not all(known):
+        return []
+    shares = [sum(each) / len(each) for each in known]
+    if max(shares) > OFTEN_CUT or not _apart(shares):
+        return []
+    return [remark("cut_off_in_one_arm", shares=shares)]
+
+
+def _of_many_answers(told: Judgement) -> list[Remark]:
+    """Return which arms' files say that a score is one of several answers, where no row shows it."""
+    found = []
+    for name, record in {"before": told.before, "after": told.after}.items():
+        if any(each.code == "answers_not_scored" for each in record.notes):
+            continue
+        many = sorted({file.measured.get(ANSWERS, "1") for file in record.files} - {"1"})
+        if many:
+            found.append(remark("best_of_answers", arm=name, answers=many))
+    return found
+
+
+def _some_items(told: Judgement, arms: Mapping[str, Sequence[JudgedRow]]) -> list[Remark]:
+    """Return that the files' tasks have more items than were played."""
+    for name, record in {"before": told.before, "after": told.after}.items():
+        of = [file.items for file in record.files if file.items is not None]
+        n = len({row.item_id for row in arms[name]})
+        if len(of) == len(record.files) and n < sum(of):
+            return [remark("some_items", arm=name, n=n, of=sum(of))]
+    return []
+
+
+def _one_model(told: Judgement) -> list[Remark]:
+    """Return that both arms name one model, so that nothing shows that they are two policies."""
+    names = [{file.model for file in record.files} for record in (told.before, told.after)]
+    if (
+        None in names[0] | names[1]
+        or names[0] != names[1]
+        or told.before.rows_sha256 == told.after.rows_sha256
+    ):
+        return []
+    return [remark("one_model", model=", ".join(sorted(filter(None, names[0]))))]
+
+
+def _no_result(name: str, rows: Sequence[JudgedRow], others: Sequence[Sequence[JudgedRow]]) -> list[Remark]:
+    """Return why a rival does not look like what a player would get."""
+    scores = {row.reward for row in rows}
+    silent = not any(row.completion for row in rows) and all(row.completion for arm in others for row in arm)
+    if not rows or (len(scores) > 1 and not silent):
+        return []
+    return [remark("rival_no_result", rival=name, silent=silent, scores=sorted(scores)[:2], n=len(rows))]
+
+
+def _bounds(told: Judgement, arms: Mapping[str, Sequence[JudgedRow]]) -> list[Remark]:
+    """Return that scores reach no half of the bounds that somebody named: every change looks small by
+    them."""
+    low, high = told.bounds
+    scores = [row.reward for rows in arms.values() for row in rows if row.share is not None]
+    if (low, high) == (0.0, 1.0) or not scores or max(scores) - min(scores) >= HALF * (high - low):
+        return []
+    return [remark("bounds_not_reached", bounds=[low, high], least=min(scores), most=max(scores))]
+
+
+def _clusters(told: Judgement, arms: Mapping[str, Sequence[JudgedRow]]) -> list[Remark]:
+    """Return where clusters that were read hold one item each, or are not there for every row."""
+    for name, record in {"before": told.before, "after": told.after}.items():
+        if not record.clustered:
+            continue
+        homes = {row.item_id: row.cluster for row in arms[name]}
+        alone = len(set(homes.values())) == len(homes)
+        if alone or record.clustered < record.rows:
+            rows = record.rows - record.clustered
+            return [remark("clusters_not_held", arm=name, alone=alone, rows=rows, n=len(homes))]
+    return []

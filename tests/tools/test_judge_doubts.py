@@ -1,0 +1,33 @@
+"""What may make a gain of something else than the model is said by a code of its own, and of honest pairs
+nothing is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from benchmarks.attack import Attack
+from benchmarks.judge_attacks import CODES, HONEST, KINDS
+
+from assay.core.errors import DataError
+from assay.verdict.judge.command import JudgeRequest, judge_files
+from tests.tools.judged_files import as_csv, results
+
+
+@pytest.mark.parametrize("attack", KINDS, ids=lambda attack: attack.name)
+def test_an_attack_is_answered_by_a_code_of_its_own(attack: Attack) -> None:
+    codes = {each.code for each in attack.make()[1]}
+    assert attack.own & codes, codes
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", HONEST)
+def test_of_an_honest_pair_nothing_of_that_is_said(name: str) -> None:
+    verdict, remarks = HONEST[name]()
+    assert not CODES & {each.code for each in remarks} and verdict not in ("NOT EVALUABLE", "NO EVIDENCE")
+
+
+def test_clusters_that_were_named_and_are_nowhere_are_refused(tmp_path: Path) -> None:
+    path = as_csv(tmp_path / "results.csv", results("before", 0.5, items=8))
+    with pytest.raises(DataError, match="the column family, found item, draw, score"):
+        judge_files(path, path, JudgeRequest(columns="cluster=family"))
