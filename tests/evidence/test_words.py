@@ -55,7 +55,7 @@ VALUES: dict[str, Any] = {
     "rule": "kl", "rules": ["kl from step 9"], "runs": 5, "sampled": 30.0, "seed": 7, "seeds": [7, 8],
     "settings": [{"name": "t", "before": 0, "after": 1}], "sha256": "ab12", "share": 0.75, "status":
     "error", "step": 3, "stopped": "step 3", "strata": ["tier=few"], "suite": "cd" * 32, "times": 2,
-    "trained": 50.0, "what": "draws", "where": "a.jsonl, line 3",
+    "trained": 50.0, "what": "draws", "where": "a.jsonl, line 3", "worst": 50.0,
 }  # fmt: skip
 INNER, CAUSE = remark("leak", overlap=SHARED), remark("aa_failed", level=0.01)
 OF_CODE: dict[str, dict[str, Any]] = {

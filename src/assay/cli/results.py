@@ -221,6 +221,16 @@ class PlanOptions:
     one_sided: Annotated[
         bool, typer.Option("--one-sided", help="Better and worse are each tested at the whole level.")
     ] = False
+    worst: Annotated[
+        float | None,
+        typer.Option(
+            "--worst-cluster",
+            min=1,
+            max=100,
+            metavar="POINTS",
+            help="How much a cluster that nobody saw may lose; by the draws of a cluster if not given.",
+        ),
+    ] = None
     no_worse: Annotated[
         bool, typer.Option("--no-worse", help="Plan to show no loss of --effect points, in place of a gain.")
     ] = False

@@ -18,6 +18,7 @@ def plan(
     lower_is_better: bool = False,
     alpha: float = 0.05,
     one_sided: bool = False,
+    worst_cluster: float | None = None,
     rivals: Sequence[str] = (),
 ) -> JudgePlan:
     """Return a plan on the items of a pilot, with what it can show: `plan.power`.
@@ -28,6 +29,7 @@ def plan(
         lower_is_better: Whether less is better.
         alpha: Level of the test.
         one_sided: Whether only better is asked.
+        worst_cluster: Points that a cluster nobody saw may lose; None: by the draws of a cluster.
         rivals: Names of the players that the second policy has to beat as well.
 
     Raises:
@@ -42,6 +44,7 @@ def plan(
         lower=lower_is_better,
         alpha=alpha,
         one_sided=one_sided,
+        worst=worst_cluster,
         rival=(rivals,) if isinstance(rivals, str) else tuple(rivals),
     )
     return make_plan(request, pilot.arm)

@@ -14,8 +14,8 @@ from assay.core.storage.json import read_record
 from assay.pipeline.heldout_ledger import NOTHING, openings
 from assay.pipeline.note_openings import BASE_STAGE, CONTROL_STAGE, recipe_of, tries
 from assay.pipeline.project import Project
-from assay.rollout.dataset.suite import FEWEST_CLUSTERS, Suite, Unseen
-from assay.verdict.evidence.claim.plan import largest_cluster
+from assay.rollout.dataset.suite import FEWEST_CLUSTERS, Suite
+from assay.verdict.evidence.claim.plan import expected_unseen
 from assay.verdict.evidence.claim.what_was_run import BaseFacts
 from assay.verdict.statistics.bounded_mean import clusters_needed
 from assay.verdict.statistics.openings import Look, opening_level, share_of_look
@@ -51,13 +51,13 @@ def level_finding(project: Project) -> Finding:
     inputs, alpha, looks = project.inputs("heldout"), project.params.claim.alpha, project.params.claim.looks
     suite = inputs.heldout
     sizes = np.array(list(Counter(item.cluster for item in suite.items).values()), np.float64)
-    largest = largest_cluster(suite, inputs.fingerprint, ("train", project.params.validation.suite)) or 0
+    unseen = expected_unseen(project.params, suite, inputs.fingerprint)
     place, level = next_look(project, suite)
     first = opening_level(1, alpha, looks=looks)
     planned = "" if looks is None else f", {counted(looks, 'looks')} planned (claim.looks)"
 
     def needed(at: float) -> int:
-        return max(FEWEST_CLUSTERS, clusters_needed(sizes, unseen=Unseen(float(largest)), alpha=at))
+        return max(FEWEST_CLUSTERS, clusters_needed(sizes, unseen=unseen, alpha=at))
 
     what, n = inputs.task.cluster_name, len(sizes)
     seen = f"; {counted(place - 1, 'trained policies')} saw these records before{planned}"

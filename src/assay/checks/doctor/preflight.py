@@ -40,7 +40,7 @@ from assay.core.storage.json import digest, read_record, read_records, write_jso
 from assay.core.storage.untrusted import sha256_contents
 from assay.pipeline.inputs import code_of, read_fingerprint, requires_of
 from assay.pipeline.project import Project
-from assay.rollout.dataset.suite import Play, Unseen, choose
+from assay.rollout.dataset.suite import Play, choose
 from assay.rollout.evaluation.retries import GivenUp, tried
 from assay.rollout.evaluation.trajectory import open_item
 from assay.rollout.policy.base import tiny
@@ -51,7 +51,7 @@ from assay.rollout.policy.model import Policy
 from assay.rollout.policy.renderer import Dialogue
 from assay.rollout.tasks.protocol import Task
 from assay.training.rollouts import untouched
-from assay.verdict.evidence.claim.plan import largest_cluster
+from assay.verdict.evidence.claim.plan import expected_unseen
 from assay.verdict.statistics.power import planned_power, planned_said
 
 if TYPE_CHECKING:
@@ -322,14 +322,13 @@ def report_power(project: Project) -> None:
     claim, inputs = project.params.claim, project.inputs("heldout")
     suite = inputs.heldout
     episodes = read_records(path, Episode, fix="./run dvc repro pre_eval")
-    beside = ("train", project.params.validation.suite)
     planned = planned_power(
         episodes,
         suite.digest,
         suite.draws,
         primary=claim.primary,
         alpha=next_look(project, suite)[1] or claim.alpha,
-        unseen=Unseen(float(largest_cluster(suite, inputs.fingerprint, beside) or 0)),
+        unseen=expected_unseen(project.params, suite, inputs.fingerprint),
         smallest_effect_points=claim.smallest_effect_points,
     )
     said, enough = planned_said(planned, claim.smallest_effect_points, inputs.task.cluster_name)

@@ -28,6 +28,10 @@ class ClaimSettings(Settings):
     alpha: Annotated[float, Field(ge=0.05, le=0.05)] = Field(
         description="all intervals are 95 %; no other level yet"
     )
+    worst_cluster: Annotated[float, Field(ge=1, le=100)] | None = Field(
+        description="points that a cluster nobody saw may lose at most; null: 100 for clusters of one draw,"
+        " 50 for those of four, 25 from sixteen draws on"
+    )
     parsed_rate_margin: Rate = Field(description="largest tolerable loss of parsed completions, as a share")
     checkpoint_rule: Literal["best_validation_reward", "last", "chosen elsewhere"] = Field(
         description="chosen elsewhere: of train.kind external alone, where nobody here knows how"

@@ -87,6 +87,13 @@ class JudgePlan(Record):
     draws: int = Field(ge=1, le=10_000)
     alpha: float = Field(gt=0, le=0.1)
     sided: Literal["two-sided", "one-sided"]
+    worst_cluster: float = Field(
+        default=100.0,
+        ge=1,
+        le=100,
+        exclude_if=lambda value: value == 100.0,
+        description="points that a cluster nobody saw may lose; left out: all",
+    )
     smallest_effect_points: float = Field(gt=0, le=100)
     rivals: tuple[str, ...] = ()
     items: PlannedItems

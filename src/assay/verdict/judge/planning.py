@@ -19,10 +19,11 @@ from assay.core.errors import ConfigError
 from assay.core.seeds import rng
 from assay.core.storage.files import write_text
 from assay.core.storage.json import digest
-from assay.rollout.dataset.suite import FEWEST_CLUSTERS
+from assay.rollout.dataset.suite import FEWEST_CLUSTERS, Unseen
 from assay.rollout.evaluation.clusters import Array
 from assay.rollout.tables.columns import Columns, Meaning
 from assay.rollout.tables.lines import csv_rows, json_rows, refuse, whole_text
+from assay.verdict.evidence.claim.plan import usual_worst
 from assay.verdict.judge.command import EFFECT, read_asked, read_bounds, read_effect
 from assay.verdict.judge.forms import item_of
 from assay.verdict.judge.plan import (
@@ -62,7 +63,8 @@ class PlanRequest:
 
     `pilot` are results before; `items` a list of items or how many, `clusters` how many of these; `rate` and
     `within`, the variance of one draw within an item, stand in for a pilot; `spread` is the assumed sd of
-    true gains between clusters, points. The rest is what `assay judge` is asked.
+    true gains between clusters, points; `worst` how many points a cluster that nobody saw may lose. The rest
+    is what `assay judge` is asked.
     """
 
     pilot: Path | None = None
@@ -80,6 +82,7 @@ class PlanRequest:
     alpha: float = ALPHA
     one_sided: bool = False
     no_worse: bool = False
+    worst: float | None = None
     rival: Sequence[str] = ()
     made: str | None = None
     out: Path = Path("plan.yaml")
@@ -157,6 +160,7 @@ def make_plan(asked: PlanRequest, pilot: Arm | None) -> JudgePlan:
         draws=draws,
         alpha=asked.alpha,
         sided="one-sided" if asked.one_sided else "two-sided",
+        worst_cluster=asked.worst or usual_worst(draws * items.n_items / items.n_clusters),
         smallest_effect_points=read_effect(asked.effect),
         rivals=tuple(sorted(asked.rival)),
         items=items,
@@ -272,7 +276,13 @@ def _power(known: Known, items: PlannedItems, draws: int, level: float, asked: P
         tried = min(wanted, MOST)
         by_item, homed = _few(*suite_of(rates, homes, tried))
         found = smallest_gain(
-            by_item, homed, drawn, spread=asked.spread / 100, alpha=level, seen_draws=known.seen_draws
+            by_item,
+            homed,
+            drawn,
+            spread=asked.spread / 100,
+            alpha=level,
+            unseen=Unseen(loss=(asked.worst or usual_worst(drawn * items.n_items / items.n_clusters)) / 100),
+            seen_draws=known.seen_draws,
         )
         # Beyond what is tried the effect falls as the root of the number of clusters.
         points = None if found is None else round(100 * found * math.sqrt(tried / wanted), 4)

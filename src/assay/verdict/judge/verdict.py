@@ -17,7 +17,7 @@ from assay.core.records import Interval
 from assay.core.seeds import derive_seed, rng
 from assay.verdict.evidence.claim.claim import Beside, Claim, Compared, Played, compare, differences_of
 from assay.verdict.evidence.claim.differences import deltas
-from assay.verdict.evidence.claim.plan import ClaimPlan
+from assay.verdict.evidence.claim.plan import ClaimPlan, usual_worst
 from assay.verdict.evidence.claim.warnings import cut_off
 from assay.verdict.evidence.words.remarks import Remark, remark
 from assay.verdict.judge.alike import asked_otherwise, limits_decide, measured_otherwise, not_known
@@ -103,11 +103,12 @@ def judge(told: Judgement, arms: Mapping[str, list[JudgedRow]]) -> Judged:
     if same := unite_same(before, everyone[1:]):
         notes.append(remark("items_ask_the_same", n=same))
         cluster_name = "clusters"
+    draws = len(before) / max(1, len({row.cluster for row in before}))
     n_clusters = _pool(everyone)
     if n_clusters is not None:
         notes.append(remark("pooled", n=n_clusters, clusters=cluster_name, groups=MOST_CLUSTERS))
         cluster_name = "groups"
-    plan = _plan(told, before, after, primary, cluster_name)
+    plan = _plan(told, before, after, primary, cluster_name, draws)
     decoding: Decoding = "decoding not known"
     luck = luck_of(row.item_id for row in before)
     claim = compare(
@@ -191,7 +192,12 @@ def _pool(arms: Sequence[Sequence[JudgedRow]]) -> int | None:
 
 
 def _plan(
-    told: Judgement, before: Sequence[JudgedRow], after: Sequence[JudgedRow], primary: str, cluster_name: str
+    told: Judgement,
+    before: Sequence[JudgedRow],
+    after: Sequence[JudgedRow],
+    primary: str,
+    cluster_name: str,
+    draws: float,
 ) -> ClaimPlan:
     parsed = all_know(before, "unparsed") and all_know(after, "unparsed")
     scored = primary == "success" and any(
@@ -209,6 +215,7 @@ def _plan(
         suite_digest=suite,
         checkpoint_rule=CHOSEN,
         alpha=ALPHA if told.plan is None else told.plan.level,
+        worst_cluster=usual_worst(draws) if told.plan is None else told.plan.worst_cluster,
         cluster_name=cluster_name,
         secondary=("mean_reward",) if scored else (),
         guardrails=guardrails,

@@ -23,6 +23,7 @@ from assay.verdict.evidence.claim.differences import (
     compare_strata,
     gain_split,
     measure_of_primary,
+    paired,
     success_changes,
     with_holm,
 )
@@ -58,6 +59,7 @@ from assay.verdict.evidence.claim.verdict import (
 from assay.verdict.evidence.claim.warnings import (
     at_bounds,
     form_only,
+    hangs_on_worst_cluster,
     more_computation,
     not_tested,
     one_answer,
@@ -67,6 +69,7 @@ from assay.verdict.evidence.claim.warnings import (
 from assay.verdict.evidence.claim.which_items import uneven
 from assay.verdict.evidence.words.remarks import Remark, remark, say_all
 from assay.verdict.evidence.words.sentences import first_lines_said, sentence_of
+from assay.verdict.statistics.bounded_mean import bounded_mean_test
 from assay.verdict.statistics.intervals import rate_interval
 from assay.verdict.statistics.power import detectable_effect
 from assay.verdict.statistics.report import Decoding
@@ -112,6 +115,10 @@ class Claim(Record):
         description="the same with the interval of 1 - level, by which size is judged; null: at 0.05",
     )
     p: float | None
+    p_worst_case: float | None = Field(
+        default=None,
+        description="p if a cluster that nobody saw could lose everything; null: so the plan has it, or no p",
+    )
     cross_check: Interval | None = Field(description="studentised cluster bootstrap of the difference")
     n_clusters: int = Field(ge=0)
     n_items: int = Field(ge=0)
@@ -327,6 +334,9 @@ def compare(
         return compare_measure(base, trained, name, luck, unseen=unseen, reward_range=bounds, level=alpha)
 
     primary = found(measure, "primary")
+    worst_case = None
+    if primary.p is not None and unseen.loss < 1.0 and (sums := paired(base, trained, measure)) is not None:
+        worst_case = bounded_mean_test(sums, unseen=unseen._replace(loss=1.0))[0]
     luck = labelled_rng(seed, "control")
     control = aa_control(base, beside.base_again, measure=measure, draws=plan.draws, rng=luck)
     random_reward = None
@@ -389,6 +399,7 @@ def compare(
         effect=None if stops else effect,
         reasons=tuple(stops) or reasons,
         p=primary.p,
+        p_worst_case=worst_case,
         first_lines=()
         if stops
         else first_lines(
@@ -412,6 +423,7 @@ def compare(
             *filter(
                 None,
                 (
+                    hangs_on_worst_cluster(primary.p, worst_case, plan, alpha),
                     not_tested(numbers["secondary"]),
                     form_only(numbers["gain_split"]),
                     sharpening(effect, numbers["rivals"], primary),

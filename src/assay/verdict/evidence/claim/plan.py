@@ -19,12 +19,20 @@ from assay.rollout.dataset.fingerprint import Fingerprint
 from assay.rollout.dataset.suite import Suite, Unseen
 from assay.rollout.tasks.protocol import RivalKind
 
+LEAST_WORST = 25  # points
+
 
 class PlannedSuite(Record):
     """A further suite on which the trained policy is compared with the base; part of no verdict."""
 
     suite_digest: str
     largest_cluster: int | None = Field(ge=1, description="as that of the plan, of this data file")
+    worst_cluster: float = Field(default=100.0, ge=1, le=100, description="as that of the plan")
+
+    @property
+    def unseen(self) -> Unseen:
+        """As that of the plan."""
+        return Unseen(float(self.largest_cluster or 0), self.worst_cluster / 100)
 
 
 class ClaimPlan(Record):
@@ -45,8 +53,7 @@ class ClaimPlan(Record):
         default=100.0,
         ge=1,
         le=100,
-        description="how much of what it could lose a cluster that nobody saw may lose, in percent; 100: all,"
-        " also of plans that were hashed before they said so",
+        description="points that a cluster nobody saw may lose; 100: all, or hashed before plans said so",
     )
     dataset_sha256: str | None = Field(
         default=None, description="of all data, as fingerprint.json has it; null: hashed before plans said so"
@@ -131,6 +138,7 @@ def plan_of(
         draws=heldout.draws,
         suite_digest=heldout.digest,
         largest_cluster=largest_cluster(heldout, data, ("train", params.validation.suite)),
+        worst_cluster=worst_cluster(heldout, claim.worst_cluster),
         dataset_sha256=data.dataset_sha256,
         checkpoint_rule=claim.checkpoint_rule,
         alpha=claim.alpha,
@@ -149,7 +157,11 @@ def plan_of(
         validation_suite=validation.digest,
         near_duplicates=params.dataset.near_duplicates,
         secondary_suites={
-            name: PlannedSuite(suite_digest=suite.digest, largest_cluster=data.splits[name].largest_cluster)
+            name: PlannedSuite(
+                suite_digest=suite.digest,
+                largest_cluster=data.splits[name].largest_cluster,
+                worst_cluster=worst_cluster(suite, claim.worst_cluster),
+            )
             for name, suite in secondary.items()
         },
     )
@@ -171,6 +183,30 @@ def largest_cluster(heldout: Suite, data: Fingerprint, others: Sequence[str]) ->
         elif name in others:
             found.append(split.largest_cluster / split.usual_cluster * usual)
     return math.ceil(max(found) - 1e-9)
+
+
+def worst_cluster(suite: Suite, asked: float | None) -> float:
+    """Return how many points a cluster that nobody saw may lose: what is asked, or what its draws leave."""
+    n_clusters = len({item.cluster for item in suite.items})
+    return usual_worst(len(suite.items) * suite.draws / n_clusters) if asked is None else asked
+
+
+def usual_worst(draws: float) -> float:
+    """Return how many points a cluster of so many draws may lose where nobody says.
+
+    Luck moves the difference of two arms of N draws by 71 points / sqrt(N) at most (sd); true gains differ by
+    about 20, however many draws there are. docs/decisions/evidence.md shows what it costs and buys.
+
+    >>> [usual_worst(draws) for draws in (1, 2, 4, 16, 64)]
+    [100.0, 71.0, 50.0, 25.0, 25.0]
+    """
+    return float(max(LEAST_WORST, math.ceil(100 / math.sqrt(draws) - 1e-9)))
+
+
+def expected_unseen(params: Params, heldout: Suite, data: Fingerprint) -> Unseen:
+    """Return the cluster that nobody saw as a plan will have it."""
+    size = largest_cluster(heldout, data, ("train", params.validation.suite))
+    return Unseen(float(size or 0), worst_cluster(heldout, params.claim.worst_cluster) / 100)
 
 
 def alarms_digest(health: HealthSettings) -> str:

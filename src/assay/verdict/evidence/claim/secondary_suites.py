@@ -77,7 +77,7 @@ def compare_secondary(
                 played[name].after,
                 measure,
                 labelled_rng(seed, "secondary suite", name),
-                unseen=plan.unseen._replace(size=float(planned.largest_cluster or 0)),
+                unseen=planned.unseen,
             )
             for name, planned in sorted(plan.secondary_suites.items())
             if name in played

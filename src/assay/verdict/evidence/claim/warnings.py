@@ -16,6 +16,7 @@ from assay.rollout.tasks.rivals import GREEDY
 from assay.verdict.evidence.claim.differences import Comparison, GainSplit
 from assay.verdict.evidence.claim.effect import Effect
 from assay.verdict.evidence.claim.first_lines import costs_of
+from assay.verdict.evidence.claim.plan import ClaimPlan
 from assay.verdict.evidence.claim.random_reward import red_rules
 from assay.verdict.evidence.claim.rivals import Rival
 from assay.verdict.evidence.words.remarks import Remark, remark
@@ -126,6 +127,16 @@ def one_answer(effect: Effect, before: Sequence[Episode], after: Sequence[Episod
     if shares[1] < ONE_ANSWER or shares[0] >= ONE_ANSWER or len(items) < FEWEST_ITEMS:
         return []
     return [remark("one_answer", before=round(shares[0], 10), after=round(shares[1], 10))]
+
+
+def hangs_on_worst_cluster(
+    p: float | None, worst_case: float | None, plan: ClaimPlan, level: float
+) -> Remark | None:
+    """Return that what p shows it would not show if a cluster that nobody saw could lose everything."""
+    if p is None or worst_case is None or not p <= level < worst_case:
+        return None
+    told = {"clusters": plan.cluster_name, "worst": plan.worst_cluster, "p": worst_case}
+    return remark("hangs_on_worst_cluster", level=level, **told)
 
 
 def not_tested(secondary: Mapping[str, Comparison]) -> Remark | None:

@@ -17,7 +17,7 @@ from assay.verdict.evidence.claim.rivals import KINDS, Rival
 from assay.verdict.evidence.claim.secondary_suites import SecondarySuite, direction_said
 from assay.verdict.evidence.claim.verdict import DRAFT
 from assay.verdict.evidence.formatting import difference_text, ordinal, p_text, percent, signed, split_word
-from assay.verdict.evidence.words.remarks import Remark, say_all
+from assay.verdict.evidence.words.remarks import Remark, remark, say_all
 
 # What the rivals of a kind are called in a sentence; KINDS says what they are.
 _SHORT = {"trivial": "without skill", "scripted": "scripts", "instead of training": "uses of the base"}
@@ -67,6 +67,7 @@ def sentence_of(claim: Claim) -> str:
         size_said(claim.effect, claim.smallest_detectable_points, higher=higher)
         if claim.effect is not None and claim.p is not None
         else "",
+        assumed(claim),
         level_said(claim),
         rivals_said(claim.rivals, higher=higher),
     )
@@ -105,6 +106,14 @@ def level_said(claim: Claim) -> str:
 
 def _begun(claim: Claim, text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}" if claim.made_elsewhere else text
+
+
+def assumed(claim: Claim) -> str:
+    """Return what p takes for granted of clusters that nobody saw; "" where it takes nothing."""
+    if claim.p_worst_case is None:
+        return ""
+    plan, p = claim.plan, claim.p_worst_case
+    return str(remark("unless_cluster_loses", clusters=plan.cluster_name, worst=plan.worst_cluster, p=p))
 
 
 def _reach(claim: Claim) -> str:
