@@ -4,8 +4,9 @@ warned of.
 Blocks: the words of a prompt up to politeness and far digits of numbers, the same work in other words (a
 near-duplicate with an equal answer), the id of a scenario, a hidden world or a generator's seed that two
 splits share. Warns: 13 words on end of a held-out prompt in train, and a held-out answer that stands in a
-train prompt. Only sets of words and digests are compared, so neither the order of records nor that of files
-matters.
+train prompt. Warns, and of many records blocks, beyond what chance gives (`coincidence`): numbers that are
+nearly the same, answers asked in other words, questions inside train prompts, texts that differ in numbers
+alone. Neither the order of records nor that of files matters.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from itertools import pairwise
 from typing import Any
 
@@ -21,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.core.storage.json import digest, dumps
+from assay.rollout.audit.coincidence import Coincidence, Telling, Worlds, by_key, by_search, telling_of
 from assay.rollout.dataset.audit_records import NGRAM, SAID, Contamination, Overlap, Shared
 from assay.rollout.dataset.likeness import Wording, alike, wording_of
 from assay.rollout.dataset.source import KeptRecord
@@ -32,6 +35,9 @@ BOILERPLATE = 10  # train texts; a run in more of them is a phrase of the templa
 KEYED: tuple[Shared, ...] = ("prompt", "scenario", "world", "seed")  # found by equal keys
 NEAR, INSERTED, NEAR_UNKNOWN = 0.75, 0.2, 0.8
 FEWEST_WORDS = 4  # of a text into which others were put
+FEWEST_LETTERS, LONGEST_RUN = 16, 256  # of a question that is looked for in a longer text; words of it
+SOURCE = ("train", "validation", "heldout")  # of which is trained, by which is chosen, and what decides
+KEYS: tuple[Shared, ...] = ("gold", "template")
 _BASE = np.uint64(0x9E3779B97F4A7C15)  # odd, so that powers never vanish modulo 2**64
 _INVERSE = np.uint64(pow(int(_BASE), -1, 1 << 64))
 _SIEVE_BITS = 22
@@ -155,6 +161,7 @@ class _Facts:
     wording: Wording
     answers: tuple[tuple[str, ...], ...]
     keys: Mapping[Shared, Sequence[str]]
+    telling: Telling
 
 
 def contamination(kept: Mapping[str, Sequence[KeptRecord]]) -> Contamination:
@@ -171,8 +178,18 @@ def contamination(kept: Mapping[str, Sequence[KeptRecord]]) -> Contamination:
         compared["near"] += bool(each.wording.words)
         compared["ngram"] += len(each.prompt) >= NGRAM
         compared["answer"] += bool(each.answers)
+        compared["near_world"] += bool(each.telling.numbers)
+        compared["gold"] += each.telling.gold is not None
+        compared["inside"] += _is_question(each)
+        compared["template"] += each.telling.template is not None
     compared["shared_seed"] = compared["seed"]
-    overlaps = [*_shared(facts), *_reworded(facts), *_word_by_word(facts)]
+    worlds = Worlds({split: [fact.telling for fact in found] for split, found in facts.items()})
+    overlaps = [
+        *_shared(facts, worlds),
+        *_reworded(facts),
+        *_word_by_word(facts),
+        *_beyond_chance(facts, worlds),
+    ]
     return Contamination(
         n_records={split: len(found) for split, found in facts.items()},
         compared={kind: compared[kind] for kind in SAID},
@@ -198,7 +215,7 @@ def _facts(member: KeptRecord) -> _Facts:
     }
     golds = [record.get("gold"), *(record["golds"] if isinstance(record.get("golds"), list) else ())]
     answers = tuple(dict.fromkeys(run for gold in golds for run in _answers(gold)))
-    return _Facts(member.item.id, prompt, wording, answers, keys)
+    return _Facts(member.item.id, prompt, wording, answers, keys, telling_of(record, wording.words))
 
 
 def _named(parts: Iterable[Mapping[str, Any]], names: Sequence[str]) -> list[str]:
@@ -230,7 +247,12 @@ def _strings(value: Any) -> Iterator[str]:
             yield from _strings(inner)
 
 
-def _shared(facts: Mapping[str, Sequence[_Facts]]) -> Iterator[Overlap]:
+def _shared(facts: Mapping[str, Sequence[_Facts]], worlds: Worlds) -> Iterator[Overlap]:
+    # Worlds that a rounded digest tells apart, since a number lies on its edge, by the other way.
+    same = {
+        tuple(sorted(pair)): [facts[pair[0]][place] for place in sorted(worlds.the_same(*pair))]
+        for pair in _looked_into(facts)
+    }
     for kind in KEYED:
         homes: dict[str, dict[str, list[str]]] = {}
         for split, found in facts.items():
@@ -248,6 +270,10 @@ def _shared(facts: Mapping[str, Sequence[_Facts]]) -> Iterator[Overlap]:
                     "shared_seed", (one, other), [k for k in shared if k not in set(single)], homes[other]
                 )
                 shared = single
+            elif kind == "world":
+                more = [fact for fact in same.get((one, other), ()) if not set(fact.keys[kind]) & set(shared)]
+                shared = [*shared, *(fact.id for fact in more)]
+                homes[other] |= {fact.id: [fact.id] for fact in more}
             yield from _overlap(kind, (one, other), shared, homes[other])
 
 
@@ -342,3 +368,63 @@ def _word_by_word(facts: Mapping[str, Sequence[_Facts]]) -> Iterator[Overlap]:
                         "first": tuple(ids[:SHOWN]),
                     }
                 )
+
+
+def _is_question(fact: _Facts) -> bool:
+    return len(fact.wording.body) >= FEWEST_WORDS and sum(map(len, fact.wording.body)) >= FEWEST_LETTERS
+
+
+def _beyond_chance(facts: Mapping[str, Sequence[_Facts]], worlds: Worlds) -> Iterator[Overlap]:
+    """Yield what splits share beyond what records of one source do by chance."""
+    inside = cache(partial(_inside, facts))
+    for split, pool in _looked_into(facts):
+        kept = [name for name in facts if name in (split, pool, *SOURCE)]
+        sizes = {name: sum(bool(fact.telling.numbers) for fact in facts[name]) for name in kept}
+        questions = {name: sum(map(_is_question, facts[name])) for name in kept}
+        told: dict[Shared, Coincidence] = {
+            "near_world": by_search(sizes, split, pool, SOURCE, worlds.close),
+            "inside": by_search(questions, split, pool, SOURCE, inside),
+        }
+        for kind in KEYS:
+            keys = {name: [getattr(fact.telling, kind) for fact in facts[name]] for name in kept}
+            told[kind] = by_key(keys, split, pool, SOURCE)
+        for kind, found in told.items():
+            if found.beyond:
+                ids = sorted(facts[split][place].id for place in found.hits)
+                yield Overlap(
+                    kind=kind,
+                    splits=(min(split, pool), max(split, pool)),
+                    count=len(ids),
+                    first=tuple(ids[:SHOWN]),
+                    of=found.of,
+                    expected=round(found.expected, 6),
+                )
+
+
+def _looked_into(splits: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield each split with each that the policy was made by: it is trained on one and chosen by another."""
+    for split in splits:
+        for place, pool in enumerate(SOURCE[:2]):
+            if pool in splits and split not in SOURCE[: place + 1]:
+                yield split, pool
+
+
+def _inside(facts: Mapping[str, Sequence[_Facts]], split: str, pool: str) -> frozenset[int]:
+    """Return which questions of a split stand whole in a longer text of another; of long ones their beginning
+    will do."""
+    texts = Texts([fact.wording.words for fact in facts[pool]])
+    by_length: dict[int, list[tuple[int, Sequence[str]]]] = defaultdict(list)
+    for place, fact in enumerate(facts[split]):
+        if _is_question(fact):
+            run = fact.wording.body[:LONGEST_RUN]
+            by_length[len(run)].append((place, run))
+    hits = set()
+    for length, asked in by_length.items():
+        values = Texts([run for _, run in asked]).digests(np.arange(0, len(asked) * length, length), length)
+        homes = _homes(texts, np.unique(values), length)
+        for (place, _), value in zip(asked, values, strict=True):
+            own = len(facts[split][place].wording.words)
+            there = homes.get(int(value), set()) - ({place} if split == pool else set())
+            if any(len(facts[pool][home].wording.words) > own for home in there):
+                hits.add(place)
+    return frozenset(hits)

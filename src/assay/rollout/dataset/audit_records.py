@@ -10,8 +10,24 @@ from pydantic import Field
 from assay.core.records import Record
 
 NGRAM = 13  # words; Source: Brown et al. (2020), arXiv 2005.14165, appendix C
-Shared = Literal["prompt", "scenario", "world", "seed", "shared_seed", "near", "ngram", "answer"]
+Shared = Literal[
+    "prompt",
+    "scenario",
+    "world",
+    "seed",
+    "shared_seed",
+    "near",
+    "ngram",
+    "answer",
+    "near_world",
+    "gold",
+    "inside",
+    "template",
+]
 BLOCKING: tuple[Shared, ...] = ("prompt", "near", "scenario", "world", "seed")
+# What may be chance, from which share of a split's records beyond chance it bars a claim: known by heart, a
+# twentieth makes five points. Other numbers in the words of train are other work, unless most of it is so.
+BARS_FROM: Mapping[Shared, float] = {"near_world": 0.05, "gold": 0.05, "inside": 0.05, "template": 0.5}
 SAID: Mapping[Shared, str] = {
     "prompt": "prompts with the same words",
     "near": "records that are one piece of work in other words",
@@ -21,6 +37,10 @@ SAID: Mapping[Shared, str] = {
     "shared_seed": "generator seeds, each of many records",
     "ngram": f"records with {NGRAM} words on end in common",
     "answer": "held-out answers that stand in a train prompt",
+    "near_world": "records with nearly the same numbers",
+    "gold": "answers, asked in other words",
+    "inside": "questions that stand whole inside other prompts",
+    "template": "texts that differ in numbers alone",
 }
 
 
@@ -82,6 +102,23 @@ class Overlap(Record):
     splits: tuple[str, str] = Field(description="sorted by name")
     count: int = Field(ge=1, description="things shared; of n-grams and answers, held-out records concerned")
     first: tuple[str, ...] = Field(description="ids of the first few records concerned, sorted")
+    of: int | None = Field(
+        default=None,
+        exclude_if=lambda value: value is None,
+        description="of what may be chance: records of the split asked about that could have been found",
+    )
+    expected: float | None = Field(
+        default=None,
+        exclude_if=lambda value: value is None,
+        description="how many chance would give, by how often records of one split, or of a third, coincide",
+    )
+
+    @property
+    def bars(self) -> bool:
+        """Whether it bars a claim that rests on these splits."""
+        if self.of is None or self.expected is None:
+            return self.kind in BLOCKING
+        return self.count - self.expected >= BARS_FROM[self.kind] * self.of
 
 
 class Contamination(Record):
@@ -102,7 +139,7 @@ def judged(found: Contamination, splits: Sequence[str]) -> tuple[list[Overlap], 
         splits: Those the claim rests on: train, the validation suite's and held-out.
     """
     theirs = [each for each in found.overlaps if set(each.splits) <= set(splits)]
-    bars = [each for each in theirs if each.kind in BLOCKING]
+    bars = [each for each in theirs if each.bars]
     return bars, [each for each in theirs if each not in bars]
 
 
@@ -117,4 +154,7 @@ def overlap_said(found: Overlap) -> str:
         reported = next(name for name in found.splits if name != "train")
         return f"{found.count} {SAID[found.kind]}, of {reported} (first: {named})"
     one, other = found.splits
+    if found.of is not None and found.expected is not None:
+        chance = f"of {found.of}, by chance {found.expected:.0f}"
+        return f"{one} and {other} share {found.count} {SAID[found.kind]} ({chance}; first: {named})"
     return f"{one} and {other} share {found.count} {SAID[found.kind]} (first: {named})"

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from assay.core.counting import counted
 from assay.core.records import TrainFacts
-from assay.rollout.dataset.audit_records import BLOCKING, SAID, Audit, Contamination
+from assay.rollout.dataset.audit_records import SAID, Audit, Contamination
 from assay.rollout.dataset.external import Training, whole_of
 from assay.rollout.dataset.fingerprint import Fingerprint
 from assay.verdict.evidence.formatting import split_word
@@ -130,9 +130,9 @@ def contamination_frame(found: Contamination | None) -> pd.DataFrame:
         return pd.DataFrame([("anything shared between splits", 0, None, "", "not checked")], columns=columns)
     rows: list[tuple[str, int, str, str, str]] = []
     for kind, compared in found.compared.items():
-        means = "bars a claim where it concerns its splits" if kind in BLOCKING else "a warning"
         shared = [each for each in found.overlaps if each.kind == kind]
         for each in shared:
+            means = "bars a claim where it concerns its splits" if each.bars else "a warning"
             rows.append((SAID[kind], compared, str(each.count), " and ".join(each.splits), means))
         if not shared:
             rows.append((SAID[kind], compared, "none" if compared else "nothing to read", "", ""))
