@@ -21,12 +21,12 @@ from benchmarks.common import RESULTS, ROOT, written
 from assay.pipeline.project import Project
 from assay.rollout.dataset.suite import Suite, choose
 from assay.rollout.evaluation.replay import play_baseline
-from assay.rollout.tasks.collider.baselines import best_place, claim, trusted_z
-from assay.rollout.tasks.collider.surfaces import Action
-from assay.rollout.tasks.collider.world.simulator import ColliderState
 from assay.rollout.tasks.protocol import Baseline, Task
 from assay.verdict.evidence.tables.claim_tables import normalised_score
 from assay.verdict.statistics.report import Report, report_on
+from assay_tasks.collider.baselines import best_place, claim, trusted_z
+from assay_tasks.collider.surfaces import Action
+from assay_tasks.collider.world.simulator import ColliderState
 
 SHOWN = ("mean_reward", "success_rate")
 STOPS, FED = (3.0, 3.5, 9.0), (1, 2, 3)

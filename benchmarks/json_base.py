@@ -50,6 +50,7 @@ MAKERS = (
     "data/{task}/SHA256SUMS",
     "src/assay/rollout/policy/base/tiny.py",
     "src/assay/rollout/tasks",
+    "tasks/{task}",
 )
 
 

@@ -26,8 +26,8 @@ from assay.core.decoding import Decoding
 from assay.rollout.dataset.suite import Play
 from assay.rollout.policy.model import Policy
 from assay.rollout.policy.renderer import Dialogue
-from assay.rollout.tasks.collider.task import Collider
 from assay.rollout.tasks.protocol import Task
+from assay_tasks.collider.task import Collider
 
 # The project's template, with what TRL asks of one: calls and results of tools are rendered, results as the
 # user's turn.

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from assay.core.config.tasks import folder_of_tasks
 from tests import kept
 
 # A machine that others use too is slow now and then, which is no fault of what is tested.
@@ -21,6 +22,7 @@ settings.register_profile("assay", deadline=None)
 settings.load_profile("assay")
 # Until the first test begins there are only imports, and a third of their time would be a search for garbage.
 gc.disable()
+folder_of_tasks()  # so that tests can import from it, as assay_tasks
 # No curves are drawn beside the trainings of tests, except where a test asks for it.
 os.environ.setdefault("ASSAY_REDRAW_SECONDS", "0")
 # In models as small as those of tests several threads only wait for each other; set before torch is imported,

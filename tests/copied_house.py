@@ -102,7 +102,8 @@ def named(section: str, **values: str) -> set[str]:
     """Return the files that the steps of a section name, with <names> filled in."""
     found = set(
         re.findall(
-            r"`((?:src|configs|data|dvc)[\w/.<>]*\.\w+|data/[\w/<>]*SHA256SUMS)`", "\n".join(steps(section))
+            r"`((?:src|tasks|configs|data|dvc)[\w/.<>]*\.\w+|data/[\w/<>]*SHA256SUMS)`",
+            "\n".join(steps(section)),
         )
     )
     return {re.sub(r"<(\w+)>", lambda match: values[match[1]], name) for name in found}

@@ -18,6 +18,11 @@ def modules() -> list[Path]:
     return sorted((SRC / "assay").rglob("*.py"))
 
 
+def modules_of_tasks() -> list[Path]:
+    """Return every module of the tasks that have settings of their own."""
+    return sorted(each for path in ROOT.glob("tasks/*/settings.py") for each in path.parent.rglob("*.py"))
+
+
 @functools.cache
 def imported(path: Path) -> frozenset[str]:
     """Return the full names a module imports anywhere in it, late imports and those for types included."""

@@ -22,7 +22,7 @@ from assay.rollout.dataset.suite import choose
 from assay.rollout.evaluation.rollout import Pace, play
 from assay.rollout.policy.model import Policy
 from assay.rollout.policy.renderer import Dialogue
-from assay.rollout.tasks.collider import Collider, ColliderSettings, generate
+from assay_tasks.collider import Collider, ColliderSettings, generate
 from tests.house import ROOT
 from tests.small_policy import small_model, small_policy
 

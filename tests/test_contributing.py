@@ -30,24 +30,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from assay.rollout.tasks.protocol import Baseline, Item, Message, Oddity
-from assay.rollout.tasks.protocol import PartKind, ScriptedRival, Step, Verdict
+from assay.rollout import Baseline, Item, Step, Task, Verdict
 
 
-class Echo:
+class Echo(Task):
     """One word is told and has to be said again."""
 
     name, cluster_name = "echo", "words"
-    parts: Mapping[str, PartKind] = {"said": "outcome"}
-    flags: tuple[str, ...] = ("empty",)
-    metrics: tuple[str, ...] = ("chars",)
-    floor, ceiling = "silent", "parrot"
-    rivals: Mapping[str, ScriptedRival] = {"silent": "trivial"}
-    valid_flags: tuple[str, ...] = ()
-    alarms: Mapping[str, float] = {"empty": 0.9}
-    max_prompt_tokens: int | None = None
+    parts = {"said": "outcome"}
+    flags, metrics = ("empty",), ("chars",)
+    ceiling = "parrot"
+    alarms = {"empty": 0.9}
 
     def __init__(self, pay: float) -> None:
         """Hold what a right word earns."""
@@ -57,27 +50,11 @@ class Echo:
         """Read one row."""
         return Item(str(row["id"]), str(row["id"]), {}, str(row["word"]), None)
 
-    def examine(self, row: Mapping[str, Any]) -> tuple[Item, Sequence[Oddity]]:
-        """Nothing about a word is odd."""
-        return self.item(row), ()
-
-    def contradictory(self, items: Sequence[Item]) -> Sequence[int]:
-        """No word contradicts another."""
-        return ()
-
-    def most_right(self, items: Sequence[Item]) -> int:
-        """Equal words ask for equal answers."""
-        return len(items)
-
-    def shortened(self, item: Item, chars: int) -> Item | None:
-        """No word may be cut."""
-        return None
-
     def truth(self, item: Item) -> str:
         """Return the word."""
         return str(item.public)
 
-    def start(self, item: Item, world_seed: int) -> tuple[list[Message], Any]:
+    def start(self, item: Item, world_seed: int) -> tuple[list[dict[str, str]], Any]:
         """Tell the word."""
         return [{"role": "user", "content": f"Say {item.public}"}], (item.public, None)
 
@@ -93,18 +70,10 @@ class Echo:
 
     def baselines(self) -> Mapping[str, Baseline]:
         """Who says nothing, and who says it again."""
-        return {"silent": lambda item, state, rng: "", "parrot": lambda item, state, rng: str(state[0])}
-
-    def demonstrations(self, rng: np.random.Generator, n: int) -> Sequence[Sequence[Message]]:
-        """None: a pretrained base needs no lessons."""
-        return []
-
-    def drills(self, rng: np.random.Generator, n: int) -> Sequence[Sequence[Message]]:
-        """None."""
-        return []
+        return {**super().baselines(), "parrot": lambda item, state, rng: str(state[0])}
 
     def vocabulary(self) -> Sequence[str]:
-        """What can be printed."""
+        """What can be printed, for the base of a made run."""
         return [chr(code) for code in range(32, 127)]
 '''
 ECHO_SETTINGS = '''"""What configs/task/echo.yaml sets."""
@@ -113,19 +82,18 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from assay.core.config.base import Fraction
-from assay.core.config.tasks import TaskSettings
+from assay.rollout import TaskSettings
 
 
 class EchoTask(TaskSettings):
     """Say the word again."""
 
     name: Literal["echo"]
-    pay: Fraction
+    pay: float
 
     def build(self, generation: Any, **_: Any) -> Any:
         """Return the task."""
-        from assay.rollout.tasks.echo.task import Echo
+        from .task import Echo
 
         return Echo(self.pay)
 '''
@@ -198,13 +166,13 @@ def test_what_is_added_takes_ten_lines_at_most(thing: str) -> None:
 
 
 def add_task(root: Path) -> None:
-    written(root / "src/assay/rollout/tasks/echo/__init__.py", "")
-    written(root / "src/assay/rollout/tasks/echo/task.py", ECHO)
-    written(root / "src/assay/rollout/tasks/echo/settings.py", ECHO_SETTINGS)
+    written(root / "tasks/echo/__init__.py", "")
+    written(root / "tasks/echo/task.py", ECHO)
+    written(root / "tasks/echo/settings.py", ECHO_SETTINGS)
     preset = (root / "configs/task/collider.yaml").read_text()
     audit = preset[preset.index("  cache:") :].replace("[heldout_ood, traps]", "[]")
     own = (
-        "task: {name: echo, code: src/assay/rollout/tasks/echo, pay: 1.0,\n"
+        "task: {name: echo, code: tasks/echo, pay: 1.0,\n"
         "  max_new_tokens: {compact: 8, json: 8}}\n"
         "dataset:\n  root: data/echo\n"
     )
@@ -220,11 +188,11 @@ def add_task(root: Path) -> None:
 
 
 def add_part(root: Path) -> None:
-    rewards = root / "src/assay/rollout/tasks/structured/grading/rewards.py"
+    rewards = root / "tasks/structured/grading/rewards.py"
     insert(rewards, '        "schema_valid": share', f"        {BRIEF}\n")
     insert(rewards, "weights.schema_valid + has_gold", "weights.brief + ")
     insert(
-        root / "src/assay/rollout/tasks/structured/settings.py",
+        root / "tasks/structured/settings.py",
         '    schema_valid: Fraction = _part("outcome")\n',
         '    brief: Fraction = _part("shaping")\n',
     )

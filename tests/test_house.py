@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from assay.core.config.tasks import HOME, task_names
+from assay.core.config.tasks import settings_class, task_names
 from assay.core.evidence_files import FILES, place_of
 from assay.package.verification.code import RAN
 from tests import house
@@ -50,9 +50,14 @@ TOUCHED = {
     "rollout/policy/engine/engine.py": _RETRAIN,
     "rollout/evaluation/rollout.py": {*_RETRAIN, "render_evidence"},
     "rollout/dataset/source.py": {"fingerprint", *_RETRAIN, "render_evidence"},
-    "rollout/tasks/collider/rewards.py": {"fingerprint", *_RETRAIN, "render_evidence"},
+    "tasks/collider/rewards.py": {"fingerprint", *_RETRAIN, "render_evidence"},
     "core/seeds.py": {"fingerprint", *_RETRAIN, "render_evidence"},
 }
+
+
+def place(name: str) -> str:
+    """Return where a file of TOUCHED lies in the project."""
+    return name if name.startswith("tasks/") else f"src/assay/{name}"
 
 
 def rooms_declared(stage: str) -> list[str]:
@@ -164,15 +169,14 @@ def test_a_changed_file_of_a_room_runs_the_stages_that_name_the_room_and_no_othe
     listed = subprocess.run(
         ["git", "ls-files"], cwd=house.ROOT, capture_output=True, text=True, check=True
     ).stdout.split("\n")
-    for name in (
-        each for each in listed if each.startswith(("src/", "data/", ".dvc", "dvc", "params", "constraints"))
-    ):
+    wanted = ("src/", "tasks/", "data/", ".dvc", "dvc", "params", "constraints")
+    for name in (each for each in listed if each.startswith(wanted)):
         target = tmp_path / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(house.ROOT / name, target)
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     for name in TOUCHED:
-        path = tmp_path / "src/assay" / name
+        path = tmp_path / place(name)
         path.write_text(path.read_text(encoding="utf-8") + "# touched\n", encoding="utf-8")
     command = [sys.executable, "-m", "dvc", "status", "--json"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
@@ -182,7 +186,7 @@ def test_a_changed_file_of_a_room_runs_the_stages_that_name_the_room_and_no_othe
             dep for each in changes if isinstance(each, dict) for dep in each.get("changed deps", {})
         }:
             for name in TOUCHED:
-                if dep.startswith("src/") and f"src/assay/{name}/".startswith(f"{dep}/"):
+                if f"{place(name)}/".startswith(f"{dep}/"):
                     would_run[name].add(stage)
     assert would_run == {name: {*stages, "package"} if stages else set() for name, stages in TOUCHED.items()}
 
@@ -244,8 +248,9 @@ RUNS_CODE = (
 
 
 def test_tasks_open_no_file_and_import_no_torch() -> None:
-    for path in house.modules():
-        if relative(path).startswith("assay/rollout/tasks/") and not relative(path).startswith(RUNS_CODE):
+    of_room = [path for path in house.modules() if relative(path).startswith("assay/rollout/tasks/")]
+    for path in [*of_room, *house.modules_of_tasks()]:
+        if path not in of_room or not relative(path).startswith(RUNS_CODE):
             roots = {name.split(".")[0] for name in house.imported(path)}
             assert not roots & {
                 "torch",
@@ -265,14 +270,20 @@ def _is_call_by_name(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
 
 
-def test_no_task_is_named_outside_of_the_room_of_tasks() -> None:
-    # What JSON Schema needs lies with the task that came with it. "own" is a word of English too.
-    names = re.compile("|".join(rf"\b{name}\b(?!\.schema)" for name in task_names() if name != "own"), re.I)
-    assert names.search("the collider") and not names.search("assay.rollout.tasks.structured.schema")
+def test_no_task_is_named_in_assay() -> None:
+    # "own" is a word of English too.
+    names = re.compile("|".join(rf"\b{name}\b" for name in task_names() if name != "own"), re.I)
+    assert names.search("the collider")
     for path in house.modules():
         text = path.read_text(encoding="utf-8")
-        if not relative(path).startswith("assay/rollout/tasks/"):
-            assert not names.search(text), f"{relative(path)}: {names.search(text)}"
+        assert not names.search(text), f"{relative(path)}: {names.search(text)}"
+
+
+@pytest.mark.parametrize("path", house.modules_of_tasks(), ids=lambda path: str(path.relative_to(house.ROOT)))
+def test_a_task_stands_on_what_tasks_may_use_and_on_no_other_task(path: Path) -> None:
+    for name in house.imported(path):
+        assert not re.match(r"(assay_)?tasks\b", name)
+        assert not name.startswith("assay.") or name.startswith(("assay.core.", "assay.rollout")), name
 
 
 def test_nothing_prints_but_the_console() -> None:
@@ -295,8 +306,10 @@ def test_every_setting_is_read_somewhere() -> None:
 
     from assay.core.config import health, settings
 
-    own = [importlib.import_module(f"{HOME}.{name}.settings") for name in task_names()]
-    text = "\n".join(path.read_text(encoding="utf-8") for path in house.modules())
+    own = [sys.modules[settings_class(name).__module__] for name in task_names()]
+    text = "\n".join(
+        path.read_text(encoding="utf-8") for path in [*house.modules(), *house.modules_of_tasks()]
+    )
     for name, model in [each for module in (health, settings, *own) for each in vars(module).items()]:
         if isinstance(model, type) and issubclass(model, BaseModel) and model is not BaseModel:
             for field in model.model_fields:

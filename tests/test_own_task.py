@@ -8,13 +8,18 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from assay.checks.own_data.audit import project_for
 from assay.cli.tools import new_task
+from assay.core.errors import TaskError
 from assay.core.storage.yaml import read_yaml
+from assay.rollout import Task
 from tests.house import ROOT
 from tests.pages import blocks, text_of
 from tests.smoke import copy_project
@@ -22,7 +27,7 @@ from tests.warm import warm
 
 PAGE = "docs/own-task.md"
 QUICK, LONG = [block for _, block in blocks(PAGE)]
-REWARD, CLASS = [
+REWARD, CLASS, WHOLE = [
     text for kind, text in re.findall(r"^```(\w*)\n(.*?)^```$", text_of(PAGE), re.M | re.S) if not kind
 ]
 
@@ -100,3 +105,22 @@ def test_the_environment_of_the_page_is_short_and_is_played(tmp_path: Path) -> N
         state = step.state
     assert heard == [("higher", 0.0), ("A number, please.", 0.0), ("lower", 0.0), (None, 1.0)]
     assert task.judge(state).success and task.ceiling == "knows"
+
+
+def test_a_class_of_the_whole_protocol_needs_what_the_page_writes_and_no_more() -> None:
+    there: dict[str, Any] = {}
+    exec(WHOLE, there)
+    task: Task = there["Echo"]()
+    item, odd = task.examine({"id": "1", "word": "plum"})
+    assert not odd and task.truth(item) == "plum" and task.shortened(item, 1) is None
+    assert (*task.contradictory([item, item]), task.most_right([item, item])) == (2,)
+    rng = np.random.default_rng(0)
+    assert {task.floor, task.ceiling, *task.rivals} == {*task.baselines()} == {"silent"}
+    for said, right in ((" plum", True), (task.baselines()["silent"](item, None, rng), False)):
+        _, state = task.start(item, 0)
+        step = task.step(state, said)
+        assert step.parts.keys() == task.parts.keys() and sum(step.parts.values()) == right
+        assert task.judge(step.state).success is right
+    for lesson in (task.vocabulary, partial(task.drills, rng, 1), partial(task.demonstrations, rng, 1)):
+        with pytest.raises(TaskError, match="pretrained"):
+            lesson()

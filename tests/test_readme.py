@@ -114,11 +114,12 @@ def test_every_link_and_every_path_of_ours_leads_somewhere(page: str) -> None:
         assert target.exists(), f"{page} links {link}"
         assert not anchor or anchor in anchors(target), f"{page} links {link}"
     for name in re.findall(
-        rf"`((?:src|tests|configs|benchmarks|{ROOMS})/[\w/.-]+\.(?:py|yaml|sh|ipynb))`", text
+        rf"`((?:src|tasks|tests|configs|benchmarks|{ROOMS})/[\w/.-]+\.(?:py|yaml|sh|ipynb))`", text
     ):
         assert (ROOT / name).exists() or (ROOT / "src/assay" / name).exists(), f"{page} names {name}"
     for name in re.findall(r"`(\w+\.py)`", text):
-        assert any((ROOT / "src").rglob(name)) or any((ROOT / "tests").rglob(name)), f"{page} names {name}"
+        found = any(any((ROOT / room).rglob(name)) for room in ("src", "tasks", "tests"))
+        assert found, f"{page} names {name}"
 
 
 def test_every_page_is_in_an_index() -> None:

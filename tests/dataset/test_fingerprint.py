@@ -20,7 +20,7 @@ from assay.rollout.dataset.fingerprint import Fingerprint, dataset_sha256, enfor
 from assay.rollout.dataset.schema_files import SchemaFiles
 from assay.rollout.dataset.source import DataFile, read_lines, resolved
 from assay.rollout.dataset.verified import check_sums, covered, parse_sums, sums_text
-from assay.rollout.tasks.collider import Collider, ColliderSettings, generate
+from assay_tasks.collider import Collider, ColliderSettings, generate
 from tests import own_data
 from tests.house import ROOT
 

@@ -18,7 +18,7 @@ from assay.core.errors import AssayError, DataError
 from assay.core.storage import untrusted as foreign
 from assay.rollout.dataset import schema_files
 from assay.rollout.dataset.schema_files import Closure, SchemaFiles
-from assay.rollout.tasks.structured.schema import compile_schema, schema_key
+from assay.rollout.tasks.schema import compile_schema, schema_key
 
 
 @pytest.fixture

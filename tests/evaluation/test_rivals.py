@@ -37,10 +37,10 @@ from assay.rollout.policy.engine.choice import masked
 from assay.rollout.policy.engine.grammar import Grammars
 from assay.rollout.policy.model import Policy
 from assay.rollout.policy.renderer import Dialogue
-from assay.rollout.tasks.collider import Collider, ColliderSettings
 from assay.rollout.tasks.protocol import Item, Task
 from assay.rollout.tasks.rivals import CONSTANT, FEW_SHOT, OF_THE_BASE, players_of, rivals_of, worked_example
 from assay.stages import fingerprint, pre_eval
+from assay_tasks.collider import Collider, ColliderSettings
 from tests import own_data
 from tests.house import ROOT
 from tests.small_policy import small_model

@@ -21,7 +21,7 @@ from assay.rollout.evaluation.measure import measure
 from assay.rollout.evaluation.phases import Phases
 from assay.rollout.evaluation.rollout import Lost, Pace, Rollout, attempt, play, play_baseline
 from assay.rollout.policy.model import Policy
-from assay.rollout.tasks.collider import Collider, ColliderSettings, generate
+from assay_tasks.collider import Collider, ColliderSettings, generate
 from tests.evaluation.failing_environment import Failing
 from tests.small_policy import small_policy
 

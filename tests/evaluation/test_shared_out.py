@@ -19,8 +19,8 @@ from assay.rollout.evaluation.replay import graded_again
 from assay.rollout.evaluation.rollout import Pace, play_baseline
 from assay.rollout.policy.model import Policy
 from assay.rollout.policy.processes import Processes
-from assay.rollout.tasks.collider import Collider, ColliderSettings, generate
 from assay.rollout.tasks.protocol import Task
+from assay_tasks.collider import Collider, ColliderSettings, generate
 from tests.evaluation.failing_environment import Failing
 from tests.evaluation.test_rollout import SAMPLED, TASK, Memory, policy, suite
 

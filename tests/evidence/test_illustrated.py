@@ -11,7 +11,6 @@ import pytest
 from assay.core.records import Episode
 from assay.rollout.dataset.suite import Suite
 from assay.rollout.evaluation.replay import play_baseline, states_of
-from assay.rollout.tasks.collider import Collider, ColliderSettings, generate
 from assay.rollout.tasks.protocol import Task
 from assay.stages.render_evidence.illustrations import illustrations, stepped
 from assay.stages.render_evidence.remembered import Remembered
@@ -20,6 +19,7 @@ from assay.verdict.evidence.figures.gallery import of_what_was_done
 from assay.verdict.evidence.figures.illustrated_figures import mark_rows, panels_shown, spending_rows
 from assay.verdict.evidence.page.stepping import HEIGHT, moments
 from assay.verdict.evidence.tables.trajectories import Stepped
+from assay_tasks.collider import Collider, ColliderSettings, generate
 
 Arms = tuple[list[Episode], list[Episode]]
 

@@ -12,8 +12,6 @@ import pytest
 from tests.tasks.structured.material import CALL_GOLD, GOLD, call_row, row, settings
 
 from assay.core.records import Episode, HealthSummary, Interval, TrainFacts
-from assay.rollout.tasks.collider import Collider, ColliderSettings, generate
-from assay.rollout.tasks.structured import Structured
 from assay.verdict.evidence.claim.claim import Claim
 from assay.verdict.evidence.claim.differences import deltas
 from assay.verdict.evidence.claim.warnings import cut_off, empty, no_gold, of_training
@@ -29,6 +27,8 @@ from assay.verdict.evidence.tables.claim_tables import (
     readme_block,
 )
 from assay.verdict.evidence.words.remarks import remark
+from assay_tasks.collider import Collider, ColliderSettings, generate
+from assay_tasks.structured import Structured
 from conftest import make_claim, make_report
 from made_pages import FACTS
 from synthetic_episodes import SUITE, arm

@@ -67,7 +67,8 @@ def build(root: Path) -> None:
     root.mkdir(parents=True)
     for name in TAKEN:
         shutil.copy(ROOT / name, root)
-    (root / "src").symlink_to(ROOT / "src")
+    for name in ("src", "tasks"):
+        (root / name).symlink_to(ROOT / name)
     _data(root)
     _presets(root)
     project = Project.open(root)

@@ -171,9 +171,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
             (root / name).write_bytes(
                 b"".join(content.splitlines(True)[:3]) if path.suffix == ".jsonl" else content
             )
-    (root / "src/assay/rollout/tasks/collider").mkdir(
-        parents=True
-    )  # what dvc.yaml names beside src/assay as the task's code
+    (root / "tasks/collider").mkdir(parents=True)  # what dvc.yaml names beside src/assay as the task's code
     weights = CHANNELS["models/adapter/adapter_model.safetensors"]("nothing to see")
     made = {
         "base/config.json": b"{}",

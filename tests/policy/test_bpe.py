@@ -14,10 +14,10 @@ from assay.rollout.policy.base.bpe import Merged, read_merges
 from assay.rollout.policy.base.tiny import train_tokenizer
 from assay.rollout.policy.base.words import END
 from assay.rollout.policy.renderer import Dialogue
-from assay.rollout.tasks.collider.task import Collider, ColliderSettings
-from assay.rollout.tasks.structured import shop
-from assay.rollout.tasks.structured.shop.lessons import opening
-from assay.rollout.tasks.structured.shop.orders import draw_job
+from assay_tasks.collider.task import Collider, ColliderSettings
+from assay_tasks.structured import shop
+from assay_tasks.structured.shop.lessons import opening
+from assay_tasks.structured.shop.orders import draw_job
 
 SIZE = 1280
 COLLIDER = Collider(ColliderSettings(surface="json", max_turns=8, shaping=0.0, gamma=1.0))

@@ -15,8 +15,8 @@ from assay.rollout.policy.base.tiny import CHAT_TEMPLATE, build_tokenizer
 from assay.rollout.policy.base.words import END, Words
 from assay.rollout.policy.model import load
 from assay.rollout.policy.renderer import SHORT, Dialogue
-from assay.rollout.tasks.collider.surfaces import compact_vocabulary
-from assay.rollout.tasks.structured import shop
+from assay_tasks.collider.surfaces import compact_vocabulary
+from assay_tasks.structured import shop
 from tests.policy.adapted import adapted_base
 
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -28,7 +28,7 @@ from assay.pipeline.inputs import task_with
 from assay.pipeline.project import Project
 from assay.rollout.policy.model import Policy
 from assay.rollout.policy.renderer import ChatTemplate, Dialogue, Message, control_names
-from assay.rollout.tasks.structured.reading.oddities import control_tokens
+from assay_tasks.structured.reading.oddities import control_tokens
 from tests.house import ROOT
 
 IM = ["<|im_end|>", "<|im_start|>", "<|endoftext|>"]

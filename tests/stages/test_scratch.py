@@ -314,7 +314,7 @@ def test_two_processes_at_one_evaluation_are_one_too_many(
 def test_an_environment_that_comes_back_costs_the_batch_it_left_in(
     project: Project, policy: Policy, playing: Playing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from assay.rollout.tasks.structured.task import Structured
+    from assay_tasks.structured.task import Structured
 
     original, calls = Structured.step, list[int]()
 

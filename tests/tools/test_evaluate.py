@@ -26,8 +26,8 @@ from assay.rollout.evaluation.replay import play_baseline
 from assay.rollout.evaluation.rollout import Pace
 from assay.rollout.policy.base import pretrained, tiny
 from assay.rollout.policy.model import load
-from assay.rollout.tasks.collider import Collider, ColliderSettings
 from assay.verdict.statistics.report import report_on
+from assay_tasks.collider import Collider, ColliderSettings
 from tests.house import ROOT
 from tests.small_policy import small_model
 

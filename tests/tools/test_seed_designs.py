@@ -95,8 +95,6 @@ def test_the_better_draw_of_every_item_is_no_chance_in_a_shipped_seed(tmp_path: 
         archive.extractall(tmp_path, wanted, filter="data")
     for home in homes:
         shutil.copytree(tmp_path / "assay-package" / home, tmp_path / seed, dirs_exist_ok=True)
-    settings = tmp_path / seed / "params.yaml"  # packed when the shipped tasks lay in another folder
-    settings.write_text(settings.read_text().replace("src/assay/tasks/", "src/assay/rollout/tasks/"))
     package = PackedSeed(tmp_path / seed)
     assert draws_apart(package, of=sampled_of).wrong == []
     files = files_in(tmp_path / seed)

@@ -17,7 +17,7 @@ from assay.core.config.settings import PretrainedBase
 from assay.core.errors import AssayError
 from assay.rollout.policy.model import Policy
 from assay.rollout.policy.renderer import Dialogue
-from assay.rollout.tasks.structured.settings import StructuredTask
+from assay_tasks.structured.settings import StructuredTask
 from tests.training import faulty_tasks as tasks
 from tests.training.healthy_setup import Setup, composed, healthy, healthy_policy, settings, with_settings
 

@@ -22,7 +22,6 @@ from assay.rollout.policy.base import tiny
 from assay.rollout.policy.engine import engine
 from assay.rollout.policy.model import Policy
 from assay.rollout.policy.renderer import Dialogue
-from assay.rollout.tasks.collider import Collider, ColliderSettings, generate
 from assay.training import flat, recipe, rollouts
 from assay.training.adapter import TrainedAdapter, save_adapter
 from assay.training.checkpoints.store import Checkpoints
@@ -30,6 +29,7 @@ from assay.training.grpo import train
 from assay.training.log.history import History, Validation, Watch, component_row
 from assay.training.recipe import chosen_step, item_order
 from assay.training.setup import Setup
+from assay_tasks.collider import Collider, ColliderSettings, generate
 from tests.house import ROOT
 from tests.training.toy_task import Letters, items
 

@@ -19,7 +19,7 @@ from assay.core.evidence_files import place_of
 from assay.core.storage.yaml import read_yaml
 from tests.house import ROOT
 
-TAKEN = ("configs", "constraints.txt", "data", "dvc.yaml", "params.yaml", "src")
+TAKEN = ("configs", "constraints.txt", "data", "dvc.yaml", "params.yaml", "src", "tasks")
 LEFT_OUT = (
     "RANK",
     "WORLD_SIZE",

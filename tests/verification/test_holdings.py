@@ -313,7 +313,7 @@ def test_a_requirement_that_is_another_is_named_also_where_one_is_not_here(
 
     here = {name: ROOT / name for name in code.BESIDE}
     assert names(other_code=False) == ("passed", ())
-    monkeypatch.setattr(code, "_beside", (here | {"LICENSE": None}).get)
+    monkeypatch.setattr(code, "beside", (here | {"LICENSE": None}).get)
     assert names(other_code=False) == ("not checked", ("LICENSE",))
     edit("requirements.txt", r"\Z", "evil==1.0\n")(unpacked)
     assert names(other_code=False) == ("failed", ())

@@ -35,8 +35,22 @@ def lock_text(lock: Mapping[str, Any], stages: Sequence[str]) -> str:
     return yaml_text({"schema": lock.get("schema"), "stages": {name: known[name] for name in stages}})
 
 
-def code_in(stages: Mapping[str, Any]) -> dict[str, str]:
+def is_code(path: str, task: str | None) -> bool:
+    """Return whether a path of dvc.lock is of the code, which does not travel in a package.
+
+    Args:
+        path: As dvc.lock has it.
+        task: Folder of the task where it does not travel either.
+    """
+    return path.startswith(f"{SOURCE}/") or path == task
+
+
+def code_in(stages: Mapping[str, Any], task: str | None) -> dict[str, str]:
     """Return every folder and file of the code that stages ran → its md5, as their lock has it.
+
+    Args:
+        stages: Of a dvc.lock.
+        task: As of `is_code`.
 
     Raises:
         PackageError: Two stages ran different code of one place.
@@ -45,7 +59,7 @@ def code_in(stages: Mapping[str, Any]) -> dict[str, str]:
     for stage, told in stages.items():
         for dep in told.get("deps") or []:
             path, known = str(dep["path"]), str(dep.get("md5"))
-            if path.startswith(f"{SOURCE}/") and found.setdefault(path, known) != known:
+            if is_code(path, task) and found.setdefault(path, known) != known:
                 fix = "./run dvc repro"
                 said = f"{stage} ran another than a stage before it"
                 raise PackageError("one code for all stages", found=said, where=path, fix=fix)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from assay.core.faces import load_lazily
 
 if TYPE_CHECKING:
+    from assay.core.config.tasks import TaskSettings
     from assay.core.records import Episode
     from assay.rollout.playing import Engine, play, to_frame
     from assay.rollout.tasks.own.api import (
@@ -33,15 +34,18 @@ if TYPE_CHECKING:
         Told,
     )
     from assay.rollout.tasks.own.for_trl import as_trl
+    from assay.rollout.tasks.protocol import Baseline, Item, Step, Task, Verdict
 
 __all__ = [
     "AnswerKey",
+    "Baseline",
     "Batched",
     "Engine",
     "Environment",
     "Episode",
     "FieldAnswer",
     "Illustrated",
+    "Item",
     "JsonAnswers",
     "Mark",
     "Oddity",
@@ -49,23 +53,30 @@ __all__ = [
     "Picture",
     "Records",
     "Shaped",
+    "Step",
+    "Task",
+    "TaskSettings",
     "Taught",
     "Told",
+    "Verdict",
     "as_trl",
     "play",
     "to_frame",
 ]
 __getattr__ = load_lazily(
     __name__,
-    # What a task of one's own may import: an environment, and mix-ins for what else it can do.
+    # What a task of one's own may import: an environment, and mix-ins for what else it can do;
+    # or the whole protocol, with settings of its own.
     {
         "AnswerKey": "assay.rollout.tasks.own.api:AnswerKey",
+        "Baseline": "assay.rollout.tasks.protocol:Baseline",
         "Batched": "assay.rollout.tasks.own.api:Batched",
         "Engine": "assay.rollout.playing:Engine",
         "Environment": "assay.rollout.tasks.own.api:Environment",
         "Episode": "assay.core.records:Episode",
         "FieldAnswer": "assay.rollout.tasks.own.api:FieldAnswer",
         "Illustrated": "assay.rollout.tasks.own.api:Illustrated",
+        "Item": "assay.rollout.tasks.protocol:Item",
         "JsonAnswers": "assay.rollout.tasks.own.api:JsonAnswers",
         "Mark": "assay.rollout.tasks.own.api:Mark",
         "Oddity": "assay.rollout.tasks.own.api:Oddity",
@@ -73,8 +84,12 @@ __getattr__ = load_lazily(
         "Picture": "assay.rollout.tasks.own.api:Picture",
         "Records": "assay.rollout.tasks.own.api:Records",
         "Shaped": "assay.rollout.tasks.own.api:Shaped",
+        "Step": "assay.rollout.tasks.protocol:Step",
+        "Task": "assay.rollout.tasks.protocol:Task",
+        "TaskSettings": "assay.core.config.tasks:TaskSettings",
         "Taught": "assay.rollout.tasks.own.api:Taught",
         "Told": "assay.rollout.tasks.own.api:Told",
+        "Verdict": "assay.rollout.tasks.protocol:Verdict",
         "as_trl": "assay.rollout.tasks.own.for_trl:as_trl",
         "play": "assay.rollout.playing:play",
         "to_frame": "assay.rollout.playing:to_frame",

@@ -97,7 +97,8 @@ def _package(project: Project) -> str:
         say("the whole model that was brought is still the one that was measured; it is not packed")
     members = sealed(members_of(project, parity))
     lock = read_yaml(project.root / LOCK, fix="./run dvc repro")
-    refuse_others(lock, BEFORE, members | dict(files_of(project.root, [SOURCE], fix="git checkout -- src")))
+    code = [each for each in (SOURCE, project.params.task.told_code) if each is not None]
+    refuse_others(lock, BEFORE, members | dict(files_of(project.root, code, fix="git checkout -- src tasks")))
     known = known_secrets(this_machine(project.root))
     waived = cleared(members, known.secrets, project.params.package.waivers)
     _tell(len(members), known.too_common, len(waived))

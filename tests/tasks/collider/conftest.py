@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from assay.core.seeds import derive_seed, rng
-from assay.rollout.tasks.collider import Collider, ColliderSettings, generate
 from assay.rollout.tasks.protocol import Baseline, Item, Step, Verdict
+from assay_tasks.collider import Collider, ColliderSettings, generate
 
 Play = Callable[[Collider, Item, Baseline], tuple[float, Verdict, list[Step]]]
 

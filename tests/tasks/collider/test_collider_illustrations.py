@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from assay.core.seeds import derive_seed, rng
-from assay.rollout.tasks.collider import Collider
-from assay.rollout.tasks.collider.illustrations import FALSE, FOUND, MISPLACED, MISSED, UNPROVEN
-from assay.rollout.tasks.collider.world.simulator import ColliderState
 from assay.rollout.tasks.protocol import Item, illustrated
+from assay_tasks.collider import Collider
+from assay_tasks.collider.illustrations import FALSE, FOUND, MISPLACED, MISSED, UNPROVEN
+from assay_tasks.collider.world.simulator import ColliderState
 
 
 def played(task: Collider, item: Item, texts: Sequence[str]) -> list[ColliderState]:

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from assay.core.errors import ConfigError, TaskError
 from assay.core.seeds import derive_seed
-from assay.rollout.tasks.collider import Collider, ColliderSettings, generate, rewards
-from assay.rollout.tasks.collider.prompts import observation, opening
-from assay.rollout.tasks.collider.surfaces import Action
-from assay.rollout.tasks.collider.world import physics
-from assay.rollout.tasks.collider.world.simulator import ColliderState, expected_in_hand
 from assay.rollout.tasks.protocol import Item, Step
+from assay_tasks.collider import Collider, ColliderSettings, generate, rewards
+from assay_tasks.collider.prompts import observation, opening
+from assay_tasks.collider.surfaces import Action
+from assay_tasks.collider.world import physics
+from assay_tasks.collider.world.simulator import ColliderState, expected_in_hand
 
 GOLDEN = "3596927a058e050d22c56afd293f2bd58ca54168a3580a9f5a76c3e2bde10194"
 SCRIPTS = (

@@ -14,7 +14,8 @@ import pytest
 
 from assay.core.errors import TaskError
 from assay.core.seeds import derive_seed
-from assay.rollout.tasks.collider import (
+from assay.rollout.tasks.protocol import Baseline, Item, Step, Verdict
+from assay_tasks.collider import (
     COMPACT_TOKEN_PATTERN,
     Collider,
     ColliderSettings,
@@ -23,11 +24,10 @@ from assay.rollout.tasks.collider import (
     play_adaptive,
     rewards,
 )
-from assay.rollout.tasks.collider.lessons import pick_style, scenario_for_lesson, weak_action
-from assay.rollout.tasks.collider.world.batch import Outcomes
-from assay.rollout.tasks.collider.world.physics import global_z
-from assay.rollout.tasks.collider.world.simulator import apply, begin
-from assay.rollout.tasks.protocol import Baseline, Item, Step, Verdict
+from assay_tasks.collider.lessons import pick_style, scenario_for_lesson, weak_action
+from assay_tasks.collider.world.batch import Outcomes
+from assay_tasks.collider.world.physics import global_z
+from assay_tasks.collider.world.simulator import apply, begin
 
 Play = Callable[[Collider, Item, Baseline], tuple[float, Verdict, list[Step]]]
 

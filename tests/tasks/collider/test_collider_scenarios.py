@@ -20,10 +20,10 @@ from scipy.stats import kstest, poisson
 
 from assay.core.errors import TaskError
 from assay.core.storage.json import dumps
-from assay.rollout.tasks.collider import SUITES, Collider, generate
-from assay.rollout.tasks.collider.world import noise, physics, spin
-from assay.rollout.tasks.collider.world.generation import RECIPES, STRENGTH_Z
-from assay.rollout.tasks.collider.world.scenario import content_id, from_row
+from assay_tasks.collider import SUITES, Collider, generate
+from assay_tasks.collider.world import noise, physics, spin
+from assay_tasks.collider.world.generation import RECIPES, STRENGTH_Z
+from assay_tasks.collider.world.scenario import content_id, from_row
 
 COUNTS = st.floats(0.5, 5000.0)
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.rollout.tasks.collider import COMPACT_TOKEN_PATTERN, Collider
-from assay.rollout.tasks.collider.surfaces import (
+from assay.rollout.tasks.protocol import Item, Step
+from assay_tasks.collider import COMPACT_TOKEN_PATTERN, Collider
+from assay_tasks.collider.surfaces import (
     Action,
     compact_vocabulary,
     parse_compact,
@@ -19,8 +20,7 @@ from assay.rollout.tasks.collider.surfaces import (
     write_json,
     z_token,
 )
-from assay.rollout.tasks.collider.world.physics import LETTERS, NAMES, bin_centre_gev, global_z
-from assay.rollout.tasks.protocol import Item, Step
+from assay_tasks.collider.world.physics import LETTERS, NAMES, bin_centre_gev, global_z
 
 M0 = 437.251
 CHANNELS = st.sampled_from(NAMES)

@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from assay.rollout.tasks.protocol import Verdict
-from assay.rollout.tasks.structured import Structured
-from assay.rollout.tasks.structured.settings import RewardWeights, StructuredTask
+from assay_tasks.structured import Structured
+from assay_tasks.structured.settings import RewardWeights, StructuredTask
 
 # A part that somebody adds weighs nothing here, so that what the others earn stays.
 OWN = {"parsed_strict": 0.05, "parsed_extracted": 0.0, "schema_valid": 0.15, "fields": 0.3, "exact": 0.5}

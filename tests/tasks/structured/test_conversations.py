@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from assay.core.errors import TaskError
 from assay.core.seeds import rng
-from assay.rollout.tasks.structured import parse_blocklist
-from assay.rollout.tasks.structured.prompts import CLOSING, MARK, opening_chars
-from assay.rollout.tasks.structured.reading.blocklist import Blocklist
-from assay.rollout.tasks.structured.reading.oddities import control_tokens
-from assay.rollout.tasks.structured.reading.reading import NoConversation, read_conversation
+from assay_tasks.structured import parse_blocklist
+from assay_tasks.structured.prompts import CLOSING, MARK, opening_chars
+from assay_tasks.structured.reading.blocklist import Blocklist
+from assay_tasks.structured.reading.oddities import control_tokens
+from assay_tasks.structured.reading.reading import NoConversation, read_conversation
 from tests.tasks.structured.material import CONTEXT, GOLD, INVOICE, built, graded, row, texts, values
 
 TASK = built()

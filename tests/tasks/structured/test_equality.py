@@ -12,18 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.core.seeds import rng
-from assay.rollout.tasks.structured.grading.calls import is_call_gold
-from assay.rollout.tasks.structured.grading.equality import (
-    FOLDED,
-    Rules,
-    close,
-    equal,
-    field_score,
-    key,
-    unordered,
-)
-from assay.rollout.tasks.structured.reading.golds import Call, Plain, agree, contradictory, gold_of
-from assay.rollout.tasks.structured.schema import BoundedValidator
+from assay.rollout.tasks.equality import FOLDED, Rules, close, equal, field_score, key, unordered
+from assay.rollout.tasks.schema import BoundedValidator
+from assay_tasks.structured.grading.calls import is_call_gold
+from assay_tasks.structured.reading.golds import Call, Plain, agree, contradictory, gold_of
 from tests.tasks.structured.material import CALL_GOLD, built, graded, objects, row, values
 
 ANY = {"type": ["object", "array", "string", "number", "boolean", "null"]}

@@ -11,7 +11,7 @@ import pytest
 from assay.core.errors import ConfigError
 from assay.core.storage.json import dumps
 from assay.rollout.tasks.protocol import FieldAnswer, answer_key
-from assay.rollout.tasks.structured.grading.fields import FUNCTION, MIN_RECORDS
+from assay_tasks.structured.grading.fields import FUNCTION, MIN_RECORDS
 from tests.tasks.structured.material import built
 
 GOLD = {"kind": "desk", "who": {"name": "Ana", "city": ""}, "tags": ["a"]}

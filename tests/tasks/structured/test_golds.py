@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from assay.core.errors import TaskError
 from assay.core.seeds import rng
-from assay.rollout.tasks.structured.grading.calls import every, n_accepted, options_of, plainest
-from assay.rollout.tasks.structured.grading.equality import FOLDED, Rules
-from assay.rollout.tasks.structured.reading.golds import agree, gold_of
+from assay.rollout.tasks.equality import FOLDED, Rules
+from assay_tasks.structured.grading.calls import every, n_accepted, options_of, plainest
+from assay_tasks.structured.reading.golds import agree, gold_of
 from tests.tasks.structured.material import (
     CALL_GOLD,
     FUNCTIONS,

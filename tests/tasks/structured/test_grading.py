@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from assay.core.errors import TaskError
 from assay.core.seeds import rng
-from assay.rollout.tasks.structured.players import written
-from assay.rollout.tasks.structured.settings import RewardWeights
+from assay_tasks.structured.players import written
+from assay_tasks.structured.settings import RewardWeights
 from tests.tasks.structured.material import (
     CALL_GOLD,
     GOLD,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.core.storage.json import MAX_DEPTH, parse_strict
-from assay.rollout.tasks.structured.grading.parsing import MAX_CHARS, MAX_STARTS, parse
+from assay_tasks.structured.grading.parsing import MAX_CHARS, MAX_STARTS, parse
 from tests.tasks.structured.material import objects, texts
 
 N = 100_000

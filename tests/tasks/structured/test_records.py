@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from assay.core.config.settings import AuditSettings
 from assay.core.errors import TaskError
 from assay.core.seeds import rng
-from assay.rollout.tasks.structured import Structured
-from assay.rollout.tasks.structured.prompts import MARK, opening, opening_chars, shortened
-from assay.rollout.tasks.structured.reading.golds import Plain
-from assay.rollout.tasks.structured.reading.records import Request
+from assay_tasks.structured import Structured
+from assay_tasks.structured.prompts import MARK, opening, opening_chars, shortened
+from assay_tasks.structured.reading.golds import Plain
+from assay_tasks.structured.reading.records import Request
 from tests.tasks.structured.material import (
     CALL_GOLD,
     FUNCTIONS,

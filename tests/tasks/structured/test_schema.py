@@ -14,15 +14,15 @@ from jsonschema import Draft202012Validator
 
 from assay.core.errors import TaskError
 from assay.core.seeds import rng
-from assay.rollout.tasks.structured import schema as bounded
-from assay.rollout.tasks.structured.reading import shapes
-from assay.rollout.tasks.structured.schema import (
+from assay.rollout.tasks import schema as bounded
+from assay.rollout.tasks.schema import (
     Schema,
     compile_schema,
     schema_from_functions,
     schema_key,
     translate_types,
 )
+from assay_tasks.structured.reading import shapes
 from tests.tasks.structured.material import FUNCTIONS, INVOICE, values
 
 FORMATS = sorted(Draft202012Validator.FORMAT_CHECKER.checkers)

@@ -20,8 +20,8 @@ from assay.rollout.dataset.schema_files import SchemaFiles
 from assay.rollout.dataset.source import load
 from assay.rollout.policy.base.tiny import build_tokenizer
 from assay.rollout.policy.renderer import Dialogue
-from assay.rollout.tasks.structured import shop
-from assay.rollout.tasks.structured.shop import lessons, orders
+from assay_tasks.structured import shop
+from assay_tasks.structured.shop import lessons, orders
 from tests import house
 from tests.composed import composed
 

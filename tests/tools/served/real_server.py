@@ -18,7 +18,7 @@ import urllib3
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from assay.rollout.policy.base import tiny
-from assay.rollout.tasks.collider import Collider, ColliderSettings
+from assay_tasks.collider import Collider, ColliderSettings
 from tests.peers import PEER, has
 
 MARKS = [

@@ -24,7 +24,7 @@ from assay.rollout.policy.base.words import Words
 from assay.rollout.tasks.own.calls import Reply, checked
 from assay.rollout.tasks.own.mixins import step_batch_of
 from assay.rollout.tasks.protocol import Item, Step, answer_key, illustrated, schematic
-from assay.rollout.tasks.structured.schema import compile_schema
+from assay.rollout.tasks.schema import compile_schema
 
 LOOKED_AT = 8  # worlds
 LESSONS = 32

@@ -25,8 +25,8 @@ from assay.rollout.tasks.own.calls import Ask, Call, Reply, checked, messages_of
 from assay.rollout.tasks.own.isolation.inline import failed
 from assay.rollout.tasks.own.loading import NoColumn, NoReward, load
 from assay.rollout.tasks.own.players import move
-from assay.rollout.tasks.own.task import GOLD, SILENT, OwnState, OwnTask
-from assay.rollout.tasks.protocol import Message, Task
+from assay.rollout.tasks.own.task import GOLD, OwnState, OwnTask
+from assay.rollout.tasks.protocol import SILENT, Message, Task
 from assay.rollout.tasks.wrappings import cut_off
 
 Says = Callable[["Episode"], str]

@@ -14,7 +14,7 @@ from assay.core.errors import AssayError
 from assay.core.storage.json import MAX_DEPTH, parse_strict
 from assay.rollout.dataset.source import MAX_LINE_BYTES
 from assay.rollout.tables.columns import Columns
-from assay.rollout.tasks.structured.schema import compile_schema, parameters_of, schema_key, translate_types
+from assay.rollout.tasks.schema import compile_schema, parameters_of, schema_key, translate_types
 
 ROLES = {
     **dict.fromkeys(("system", "developer"), "system"),

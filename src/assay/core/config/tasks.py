@@ -1,15 +1,19 @@
-"""What the settings of every task have; a task's own stand in
-`assay/rollout/tasks/<name>/settings.py`, light to import, and make the task."""
+"""What the settings of every task have; a task's own stand in `tasks/<name>/settings.py`, light to import,
+and make the task."""
 
 from __future__ import annotations
 
 import importlib
+import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Union
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
+from assay.core.beside import beside
 from assay.core.config.base import Positive, Settings
 from assay.core.errors import ConfigError
 
@@ -24,7 +28,12 @@ CompletionLimits = Annotated[
 ]
 # What may stand around an answer; `assay/rollout/tasks/wrappings.py` says what each is.
 Wrapping = Literal["channels", "think", "answer", "boxed", "tool_call", "fence", "prose"]
-HOME = "assay.rollout.tasks"
+PartKind = Literal["outcome", "shaping", "format"]  # what a part of a reward pays for
+OWN = "own"  # a reward function, an environment or an adapter's, with the settings that all of these have
+FOLDER = "tasks"  # whose folders are tasks; those with settings of their own are packages
+PACKAGE = "assay_tasks"  # what that folder is called among modules: `tasks` may be anybody's
+# Where such tasks lay before; packages of that time say so.
+_BEFORE = re.compile(r"src/assay/(?:rollout/)?tasks/(\w+)")
 
 
 class TaskSettings(Settings):
@@ -50,6 +59,18 @@ class TaskSettings(Settings):
         description="what is cut off a completion before it is graded, in this order; [] for nothing",
         examples=[["think", "fence"]],
     )
+
+    @field_validator("code", mode="before")
+    @classmethod
+    def _lies_where_it_was_moved(cls, code: Any) -> Any:
+        moved = _BEFORE.fullmatch(code) if isinstance(code, str) else None
+        return code if moved is None or cls.brings_code else f"{FOLDER}/{moved[1]}"
+
+    @property
+    def told_code(self) -> str | None:
+        """Folder of its code where that is told of by its md5, as assay's own is; None where it travels in a
+        package."""
+        return None if self.brings_code else self.code
 
     @property
     def teaches(self) -> bool:
@@ -101,10 +122,21 @@ class TaskSettings(Settings):
         raise NotImplementedError
 
 
+def folder_of_tasks() -> ModuleType:
+    """Return the folder `tasks/` as a package: of a checkout, or where an installation put it."""
+    if PACKAGE not in sys.modules:
+        found, package = beside(FOLDER), ModuleType(PACKAGE)
+        package.__path__ = [] if found is None else [str(found)]
+        sys.modules[PACKAGE] = package
+    return sys.modules[PACKAGE]
+
+
 def task_names() -> tuple[str, ...]:
-    """Return the names of all tasks, sorted: the folders of assay/rollout/tasks with settings."""
-    (folder,) = importlib.import_module(HOME).__path__
-    return tuple(sorted(path.parent.name for path in Path(folder).glob("*/settings.py")))
+    """Return the names of all tasks, sorted: `own`, and the folders of `tasks/` with settings of their
+    own."""
+    folders = map(Path, folder_of_tasks().__path__)
+    found = [path.parent.name for folder in folders for path in folder.glob("*/settings.py")]
+    return tuple(sorted([OWN, *found]))
 
 
 def tasks_with_data() -> tuple[str, ...]:
@@ -132,7 +164,8 @@ def task_of_own_records() -> str:
 
 def settings_class(name: str) -> type[TaskSettings]:
     """Return the settings of a task: the one class of its kind in its module."""
-    module = importlib.import_module(f"{HOME}.{name}.settings")
+    home = "assay.rollout.tasks.own" if name == OWN else f"{folder_of_tasks().__name__}.{name}"
+    module = importlib.import_module(f"{home}.settings")
     (found,) = {
         value
         for value in vars(module).values()
@@ -143,4 +176,5 @@ def settings_class(name: str) -> type[TaskSettings]:
 
 def every_task() -> Any:
     """Return the union of all tasks' settings, told apart by their names."""
-    return Annotated[Union[tuple(settings_class(name) for name in task_names())], Field(discriminator="name")]  # noqa: UP007
+    kinds = tuple(map(settings_class, task_names()))
+    return Annotated[Union[kinds], Field(discriminator="name")] if len(kinds) > 1 else kinds[0]  # noqa: UP007

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit  # type: ignore[import-untyped,unused-ignore]
 
 from assay.core.config.health import ValidationLevels
+from assay.core.config.tasks import PartKind
 from assay.core.records import Episode
 from assay.health.rules.alarm_levels import ROUNDING, RuleReading, Rung
 from assay.rollout.evaluation.clusters import cluster_sums
-from assay.rollout.tasks.protocol import PartKind
 
 REWARD, SUCCESS, OUTCOME = "reward", "success", "outcome"
 MIN_ITEMS = 10  # fewer ranks say nothing about a correlation

@@ -347,7 +347,8 @@ def _code(copy: Path, *, other_code: bool) -> LookResult:
     """Say whether the code that made the claims is the code here. If it is not, the numbers judge:
     `--other-code` excuses no more than is said."""
     stages = recipe_file.read_stages(copy)
-    rooms = code_in({recipe_file.LAST: stages.get(recipe_file.LAST, {})})
+    task = Project.open(copy).params.task.told_code
+    rooms = code_in({recipe_file.LAST: stages.get(recipe_file.LAST, {})}, task)
     odd = [name for name, known in rooms.items() if md5_here(name) != known]
     if odd or not rooms:
         first = min(odd, default="none is known")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence, Set
-from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path, PurePosixPath
 
 import assay
+from assay.core.beside import beside
+from assay.core.config.tasks import FOLDER
 from assay.core.errors import PackageError, RecordError
 from assay.core.provenance import packages
 from assay.core.storage.files import read_bytes, read_text, sha256_bytes
@@ -17,7 +17,6 @@ from assay.package.verification.checks import REMEDY, LookResult
 from assay.package.verification.unpacked import FIX, Unpacked
 from assay.pipeline.dvc_lock import SOURCE, code_in, folder_md5, md5_at
 
-INSTALLED, SHARE = "assay-grpo", "share/assay-grpo"  # as pyproject.toml has them
 BESIDE = ("constraints.txt", "requirements.txt", "pyproject.toml", "LICENSE")
 # What the stages run, as dvc.yaml has it: a dvc.lock that leaves some of it out does not say which it was.
 RAN = frozenset(
@@ -39,11 +38,12 @@ def code_equal(package: Unpacked, *, other_code: bool) -> LookResult:
         package: What was unpacked.
         other_code: Whether a difference is accepted, and said.
     """
+    task = package.project.params.task.told_code
     try:
-        told = code_in(package.lock)
+        told = code_in(package.lock, task)
     except PackageError as error:
         return LookResult("", [f"dvc.lock, {error.where}: expected {error.expected}, {error.found}"])
-    places = RAN | told.keys()
+    places = {*RAN, *told} if task is None else {*RAN, *told, task}
     odd = {path for path in places if path not in told or md5_here(path) != told[path]}
     return _compared(f"{len(places)} folders of the code", odd, [SOURCE], other_code=other_code)
 
@@ -52,11 +52,13 @@ def md5_here(path: str) -> str | None:
     """Return the md5 of a folder or file of the code as it is installed here; None where there is none.
 
     Args:
-        path: As dvc.lock has it, below src/assay: one that leads out of it is not followed.
+        path: As dvc.lock has it, below src/assay or a task: one that leads out of there is not followed.
     """
     if PurePosixPath(path).as_posix() != path or ".." in path.split("/"):
         return None
     place = Path(assay.__file__).parent / path.removeprefix(f"{SOURCE}/")
+    if path.startswith(f"{FOLDER}/"):
+        place = beside(path) or place
     if not place.is_dir():
         return md5_at(place) if place.is_file() else None
     return folder_md5({name: place / name for name in listing(place) if _is_source(name)})[0]
@@ -65,7 +67,7 @@ def md5_here(path: str) -> str | None:
 def requirements_equal(package: Unpacked, *, other_code: bool) -> LookResult:
     """Compare what lies beside the code, by which a reader installs it, with what was installed here;
     arguments as of `code_equal`."""
-    here = {name: place for name in BESIDE if (place := _beside(name)) is not None}
+    here = {name: place for name in BESIDE if (place := beside(name)) is not None}
     odd = {
         name
         for name, place in here.items()
@@ -77,18 +79,6 @@ def requirements_equal(package: Unpacked, *, other_code: bool) -> LookResult:
         return seen
     said = f"{', '.join(unseen)}: there is nothing here to compare them with; install assay anew"
     return LookResult(said, left=[*seen.left, *unseen])
-
-
-def _beside(name: str) -> Path | None:
-    """Return where a file beside the code lies here: in a checkout, or where an installation put it."""
-    checkout = Path(assay.__file__).parent.parent.parent
-    if (checkout / SOURCE).is_dir():
-        return checkout / name if (checkout / name).is_file() else None
-    with suppress(PackageNotFoundError):
-        for each in distribution(INSTALLED).files or ():
-            if each.as_posix().endswith(f"{SHARE}/{name}"):
-                return Path(str(each.locate())).resolve()
-    return None
 
 
 def _compared(compared: str, odd: Set[str], left: Sequence[str], *, other_code: bool) -> LookResult:

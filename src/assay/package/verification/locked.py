@@ -13,7 +13,7 @@ from assay.core.evidence_files import folder_of, place_of
 from assay.core.storage.yaml import read_yaml
 from assay.package.verification.checks import LookResult
 from assay.package.verification.unpacked import FIX, Unpacked
-from assay.pipeline.dvc_lock import SOURCE, folder_md5, md5
+from assay.pipeline.dvc_lock import folder_md5, is_code, md5
 from assay.rollout.dataset.external import whole_of
 from assay.stages.packing.layout import ADAPTER, BASE, OPENINGS
 from assay.stages.packing.pages import BEFORE
@@ -42,7 +42,7 @@ def lock_holds(package: Unpacked) -> LookResult:
     elsewhere |= {ADAPTER} if whole_of(package.told) else set()
     for stage, kind, entry in _entries(package.lock):
         path = entry["path"]
-        if path.startswith(f"{SOURCE}/"):  # which code that is, `code` says
+        if is_code(path, package.project.params.task.told_code):  # which code that is, `code` says
             continue
         if path in elsewhere:
             absent.append(path)

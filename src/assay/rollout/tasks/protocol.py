@@ -1,4 +1,7 @@
-"""The one contract that every task keeps: training, evaluation and replay use nothing else."""
+"""The one contract that every task keeps: training, evaluation and replay use nothing else.
+
+An `Environment` or a reward function keeps it by `own/task.py`; a class of `Task` keeps it itself.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,16 @@ from typing import Any, Literal, Protocol, cast
 
 import numpy as np
 
+from assay.core.config.tasks import PartKind
 from assay.core.errors import EnvironmentFailure, TaskError
 from assay.core.records import ParseOutcome
 
 Message = dict[str, str]
-PartKind = Literal["outcome", "shaping", "format"]
 # What a claim of skill is compared with: a player that needs none, one that works by rules that somebody
 # wrote, and what one would do with the base instead of training it.
 RivalKind = Literal["trivial", "scripted", "instead of training"]
 ScriptedRival = Literal["trivial", "scripted"]
+SILENT = "silent"  # a player that says nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,12 @@ def not_ended(where: str) -> TaskError:
     return TaskError("a finished episode", found="one that goes on", where=where, fix=fix)
 
 
+def no_lessons(where: str) -> TaskError:
+    """Return the error of a base from scratch that is to be taught a task without lessons."""
+    fix = "choose a preset with a pretrained base"
+    return TaskError("lessons for a base from scratch", found="none", where=where, fix=fix)
+
+
 @dataclass(frozen=True, slots=True)
 class Oddity:
     """Something odd about one record; `kind` is a field of config.AuditSettings, which says what happens
@@ -85,7 +95,10 @@ class Baseline(Protocol):
 
 
 class Task(Protocol):
-    """A task is pure: no torch, no files, no clock, no global randomness.
+    """A task is pure: no torch, no files, no clock, no global randomness; states are values.
+
+    A class that takes it as a base has to say `name`, `item`, `truth`, `start`, `step` and `judge`; all else
+    is as it stands here, for prompts that ask for one completion each and records that say nothing odd.
 
     Where an environment of someone's own stands behind it, `start`, `step` and `judge` may raise
     `errors.EnvironmentFailure` when that crashed or timed out: the call is then made again with the same
@@ -93,20 +106,21 @@ class Task(Protocol):
     """
 
     name: str
-    cluster_name: str  # what there are many of; of one of them its last letter, an s, is left out
-    parts: Mapping[str, PartKind]
-    flags: tuple[str, ...]
-    metrics: tuple[str, ...]
-    floor: str  # the baselines between which a score is normalised
-    ceiling: str
+    cluster_name: str = "records"  # what there are many of; of one its last letter, an s, is left out
+    parts: Mapping[str, PartKind] = {"reward": "outcome"}
+    flags: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ()
+    floor: str = SILENT  # the baselines between which a score is normalised
+    ceiling: str = SILENT
     # Of `baselines`, those that see only what a policy sees, and whether they need any skill: a claim
     # compares with each.
-    rivals: Mapping[str, ScriptedRival]
+    rivals: Mapping[str, ScriptedRival] = {SILENT: "trivial"}
     # Flags that hold of every answer of the right form, whatever is right; with `parsed` they say what is
     # valid
-    valid_flags: tuple[str, ...]
-    alarms: Mapping[str, float]  # flag -> the rate of it over a batch or suite beyond which something is ill
-    max_prompt_tokens: int | None  # of a rendered opening; None: as many as the model takes
+    valid_flags: tuple[str, ...] = ()
+    # flag -> the rate of it over a batch or suite beyond which something is ill
+    alarms: Mapping[str, float] = {}
+    max_prompt_tokens: int | None = None  # of a rendered opening; None: as many as the model takes
 
     def item(self, row: Mapping[str, Any]) -> Item:
         """Read one row of a data file; TaskError if the row is broken."""
@@ -115,21 +129,21 @@ class Task(Protocol):
     def examine(self, row: Mapping[str, Any]) -> tuple[Item, Sequence[Oddity]]:
         """Read one row as `item` does, and say what is odd about it; the dataset room counts it and acts on
         it."""
-        ...
+        return self.item(row), ()
 
     def contradictory(self, items: Sequence[Item]) -> Sequence[int]:
         """Return the places of items, all of one question, that another one contradicts: who is right there
         is wrong here."""
-        ...
+        return ()
 
     def most_right(self, items: Sequence[Item]) -> int:
         """Return at most how many of some items, all of one question, one completion is right for."""
-        ...
+        return len(items)
 
     def shortened(self, item: Item, chars: int) -> Item | None:
         """Return the item with at least so many characters less in its opening, counted in `chars_cut`; None
         if it cannot."""
-        ...
+        return None
 
     def truth(self, item: Item) -> str:
         """Say what is right for an item, in words, for readers of evidence; never shown to a policy."""
@@ -161,20 +175,20 @@ class Task(Protocol):
 
     def baselines(self) -> Mapping[str, Baseline]:
         """Scripted players by name, weakest first."""
-        ...
+        return {SILENT: lambda item, state, rng: ""}
 
     def demonstrations(self, rng: np.random.Generator, n: int) -> Sequence[Sequence[Message]]:
         """Whole dialogues of weak scripted players on items made on the fly, to teach syntax, not skill."""
-        ...
+        raise no_lessons("demonstrations")
 
     def drills(self, rng: np.random.Generator, n: int) -> Sequence[Sequence[Message]]:
         """Short dialogues whose last message can only be right by copying from the first; probes of
         read-off."""
-        ...
+        raise no_lessons("drills")
 
     def vocabulary(self) -> Sequence[str]:
         """Every word the task's compact surface can write or be told, for a tokenizer built from scratch."""
-        ...
+        raise no_lessons("vocabulary")
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,7 +129,7 @@ def _made(project: Project, members: Mapping[str, bytes | Path], subjects: dict[
     made_from = MadeFrom(
         data=digests(params.dataset.root),
         base={"kind": base.kind, "digest": base.digest, "model": base.model, "revision": base.revision},
-        code=code_in({stage: stages[stage] for stage in BEFORE}),
+        code=code_in({stage: stages[stage] for stage in BEFORE}, params.task.told_code),
         constraints=sha256_of(members["constraints.txt"]),
         task=_task_code(project, digests),
     )

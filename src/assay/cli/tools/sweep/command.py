@@ -22,6 +22,7 @@ from assay.cli.tools.sweep.sources import (
     settings_notes,
     suite_of,
 )
+from assay.core.beside import beside
 from assay.core.console import Advance, complain, progress, say, say_table
 from assay.core.counting import counted
 from assay.core.errors import AssayError, ConfigError, DataError, Interrupted, PolicyError, RecordError
@@ -106,6 +107,8 @@ class SuitePlayer:
         self._task = project.task()
         self._home = project.scratch / STAGE / "episodes"
         code = {name: sha256_contents(Path(assay.__file__).parent / name) for name in PLAYING}
+        if (task := project.params.task.told_code) is not None:
+            code[task] = sha256_contents(beside(task) or Path(task))
         assert None not in code.values(), code
         how = [
             code,

@@ -295,7 +295,7 @@ def settings_notes(project: Project, source: SweepSource, asked: SweepRequest) -
             fix="restore them (./run assay config use …, git checkout -- params.yaml), or sweep a run of"
             " these settings",
         )
-    moved = find_differing([*(f"deps.src/assay/{name}" for name in PLAYING), *_MACHINE])
+    moved = find_differing([f"deps.{code}", *(f"deps.src/assay/{name}" for name in PLAYING), *_MACHINE])
     may = "Its own validations may differ from these rows."
     return [f"Since the training changed: {_name_three(moved)}. {may}"] if moved else []
 

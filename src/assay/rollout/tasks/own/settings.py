@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from assay.core.config.base import Fraction, From0, Positive, Settings, Within
-from assay.core.config.tasks import TaskSettings
-from assay.rollout.tasks.structured.settings import PartKind
+from assay.core.config.tasks import PartKind, TaskSettings
 
 if TYPE_CHECKING:
     from assay.core.config.settings import GenerationSettings

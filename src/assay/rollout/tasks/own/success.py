@@ -12,10 +12,10 @@ from typing import Any
 
 from assay.core.errors import ConfigError, TaskError
 from assay.core.storage.json import MAX_DEPTH, parse_strict
+from assay.rollout.tasks.equality import Rules, equal, folded
 from assay.rollout.tasks.own.calls import messages_of
 from assay.rollout.tasks.own.settings import OwnTask as OwnSettings
 from assay.rollout.tasks.own.settings import Success
-from assay.rollout.tasks.structured.grading.equality import Rules, equal, folded
 
 WHERE = "task.success.extract"
 MOST_CHARS = 1_000_000

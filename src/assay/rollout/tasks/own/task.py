@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from assay.core.config.tasks import PartKind
 from assay.core.counting import plural_of
 from assay.core.errors import EnvironmentFailure, TaskError
 from assay.core.storage.json import digest
@@ -22,14 +23,15 @@ from assay.rollout.tasks.own.settings import OF_TEXT
 from assay.rollout.tasks.own.settings import OwnTask as OwnSettings
 from assay.rollout.tasks.own.success import extracted, gold_of, is_right, refuse_row
 from assay.rollout.tasks.protocol import (
+    SILENT,
     Baseline,
     FieldAnswer,
     Item,
     Message,
     Oddity,
-    PartKind,
     ScriptedRival,
     Step,
+    Task,
     Verdict,
     already_ended,
     answer_key,
@@ -38,7 +40,7 @@ from assay.rollout.tasks.protocol import (
 from assay.rollout.tasks.wrappings import cut_off
 
 ROUNDING = 1e-9  # parts are summed in another order where they were stored
-SILENT, GOLD = "silent", "gold"  # players every task has: one says nothing, one what is right
+GOLD = "gold"  # a player that says what is right
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ def runner_of(settings: OwnSettings, root: str) -> Runner:
     return Server(settings, root) if settings.isolation == "server" else inline_of(settings, root)
 
 
-class OwnTask(Asking):
+class OwnTask(Asking, Task):
     """A reward function or an environment of somebody's own.
 
     Args:
@@ -143,10 +145,6 @@ class OwnTask(Asking):
         public = row.get("prompt", name)
         return Item(name, cluster, strata, public, dict(row))
 
-    def examine(self, row: Mapping[str, Any]) -> tuple[Item, Sequence[Oddity]]:
-        """Read one row; nothing about it is merely odd."""
-        return self.item(row), ()
-
     def contradictory(self, items: Sequence[Item]) -> Sequence[int]:
         """Return the places of items, all of one question, whose answers differ."""
         answers = [self._gold(item) for item in items]
@@ -162,10 +160,6 @@ class OwnTask(Asking):
     def _gold(self, item: Item) -> Any:
         rule = self.settings.success
         return None if rule.column is None else gold_of(item.hidden, rule)
-
-    def shortened(self, item: Item, chars: int) -> Item | None:
-        """Nothing of a prompt may be cut."""
-        return None
 
     def truth(self, item: Item) -> str:
         """Return what is right, as its record says it."""

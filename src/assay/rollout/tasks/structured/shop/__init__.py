@@ -1,7 +1,0 @@
-"""The shipped structured task: jobs about orders in a shop, and what teaches a from-scratch base to answer
-them."""
-
-from assay.rollout.tasks.structured.shop.lessons import demonstrations, drills, vocabulary
-from assay.rollout.tasks.structured.shop.orders import files
-
-__all__ = ["demonstrations", "drills", "files", "vocabulary"]

@@ -1,0 +1,7 @@
+"""The shipped structured task: jobs about orders in a shop, and what teaches a from-scratch base to answer
+them."""
+
+from .lessons import demonstrations, drills, vocabulary
+from .orders import files
+
+__all__ = ["demonstrations", "drills", "files", "vocabulary"]
