@@ -30,8 +30,8 @@ def limits(
     """
     if claim.verdict == DRAFT:
         return (
-            "A draft: the records that were played choose the checkpoint too, which flatters it. For a claim"
-            " set evaluation.open: true.",
+            "A draft: the records that were played choose the checkpoint too, which flatters it. For a claim:"
+            " ./run dvc exp run -S evaluation.open=true, or that setting in the preset and ./run repro.",
             SAME_BYTES,
         )
     what, elsewhere = task.cluster_name, not claim.training_seeds
