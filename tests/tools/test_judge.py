@@ -119,7 +119,7 @@ def test_better_results_without_rivals_show_no_skill_and_it_is_said_why(
     )
     assert found.sentence.endswith("Results made elsewhere and judged afterwards; no rivals were given.")
     assert "but no rivals were given (--rival NAME=FILE)" in found.reason
-    assert remark("plan_afterwards") in found.warnings
+    assert remark("plan_afterwards", first=True) in found.warnings
     page = (tmp_path / "out/report.html").read_text(encoding="utf-8")
     assert "No rivals were given" in page and "was not fixed before the results" in page
     assert "NO SKILL SHOWN (better, matters)" in page

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from assay.core.console import say
-from assay.core.errors import ConfigError
+from assay.core.console import complain, say
+from assay.core.counting import counted
+from assay.core.errors import AssayError, ConfigError
 from assay.core.garbage import uncollected
 from assay.core.storage.files import write_text
 from assay.package.judgements import PACKAGE, pack_judgement
+from assay.pipeline.judged_openings import look_at
+from assay.pipeline.project import Project
 from assay.rollout.tables.columns import OPTION, Columns
 from assay.rollout.tables.lines import refuse
 from assay.verdict.evidence.claim.claim import Claim
@@ -18,9 +21,10 @@ from assay.verdict.evidence.words.sentences import heading
 from assay.verdict.judge.command import WHERE, JudgeRequest, judge_files
 from assay.verdict.judge.gate import code_of, gate_of, write_junit
 from assay.verdict.judge.page import counts_said, write_pages
+from assay.verdict.judge.reading import Arm
 from assay.verdict.judge.rows import JudgedRow
 from assay.verdict.judge.several import TABLE, judge_several, write_table
-from assay.verdict.judge.sources import ArmRecord, Judgement
+from assay.verdict.judge.sources import ArmRecord, JudgedLook, Judgement
 from assay.verdict.judge.verdict import Judged
 
 NAMED = "columns.yaml"
@@ -48,7 +52,7 @@ def run(before: Path, afters: Sequence[Path], asked: JudgeRequest) -> int:
     if len(afters) > 1:
         return _run_several(before, afters, asked)
     with uncollected():
-        told, texts, judged = judge_files(before, afters[0], asked)
+        told, texts, judged = judge_files(before, afters[0], asked, looking=_looking)
     write_all(told, texts, judged, asked.out)
     keep_columns(asked)
     if told.plan is None:
@@ -63,7 +67,7 @@ def run(before: Path, afters: Sequence[Path], asked: JudgeRequest) -> int:
 def _run_several(before: Path, afters: Sequence[Path], asked: JudgeRequest) -> int:
     """Write a folder for each set of results, and compared.csv and compared.md over them."""
     claims, plan = dict[str, Claim](), None
-    for name, told, texts, judged in judge_several(before, afters, asked):
+    for name, told, texts, judged in judge_several(before, afters, asked, looking=_looking):
         say(f"== {name}")
         write_all(told, texts, judged, asked.out / name)
         claims[name], plan = judged.claim, told.plan
@@ -80,6 +84,21 @@ def _run_several(before: Path, afters: Sequence[Path], asked: JudgeRequest) -> i
         say(f"plan: exit code {code}")
         return code
     return code_of(gate_code(claim.verdict, strict=asked.gate) for claim in claims.values())
+
+
+def _looking(arms: Mapping[str, Arm]) -> JudgedLook | None:
+    """Return which look at held-out records it is, where this is the folder of a project that has some."""
+    try:
+        project = Project.open(Path.cwd())
+    except AssayError:
+        return None
+    before, after = arms["before"], arms["after"]
+    look = look_at(project, before.record, after.record, before.rows)
+    if look is not None:
+        complain(
+            f"{counted(look.n_records, 'held-out records')} of this project are judged; it is noted as such"
+        )
+    return look
 
 
 def keep_columns(asked: JudgeRequest) -> None:

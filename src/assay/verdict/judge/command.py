@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from assay.rollout.tables.lines import refuse
 from assay.verdict.judge.forms import Asked
 from assay.verdict.judge.plan import JudgePlan, read_plan
 from assay.verdict.judge.reading import Arm, read_arm
-from assay.verdict.judge.sources import ArmRecord, Judgement
+from assay.verdict.judge.sources import ArmRecord, JudgedLook, Judgement
 
 if TYPE_CHECKING:
     from assay.verdict.judge.verdict import Judged
@@ -48,7 +48,13 @@ class JudgeRequest:
     out: Path = Path("judged")
 
 
-def judge_files(before: Path, after: Path, asked: JudgeRequest) -> tuple[Judgement, dict[str, str], Judged]:
+# Says which look at held-out records of a project some arms are; None: at none.
+Looking = Callable[[Mapping[str, Arm]], JudgedLook | None]
+
+
+def judge_files(
+    before: Path, after: Path, asked: JudgeRequest, *, looking: Looking = lambda _: None
+) -> tuple[Judgement, dict[str, str], Judged]:
     """Return what was judged, the text of each arm's rows, and what came of it; nothing is written.
 
     Raises:
@@ -56,7 +62,7 @@ def judge_files(before: Path, after: Path, asked: JudgeRequest) -> tuple[Judgeme
     """
     asked, plan = as_planned(asked)
     arms = read_arms({"before": before, "after": after}, asked)
-    return judge_arms(arms, asked, plan=plan)
+    return judge_arms(arms, asked, plan=plan, look=looking(arms))
 
 
 def as_planned(asked: JudgeRequest) -> tuple[JudgeRequest, JudgePlan | None]:
@@ -138,6 +144,7 @@ def judge_arms(
     level: float | None = None,
     compared: int = 1,
     plan: JudgePlan | None = None,
+    look: JudgedLook | None = None,
 ) -> tuple[Judgement, dict[str, str], Judged]:
     """Return what was judged of the arms before, after and rivals, their texts, and what came of it.
 
@@ -147,6 +154,7 @@ def judge_arms(
         level: At which better is said; None: the plan's.
         compared: How many sets of results were compared with before.
         plan: Made beforehand; None: assay's default.
+        look: Which one at held-out records of a project it is; None: at none.
 
     Raises:
         AssayError: Scores have no bounds in common, or an option makes no sense.
@@ -165,6 +173,7 @@ def judge_arms(
         level=level,
         compared=compared,
         title=asked.title or f"{called(after)} against {called(before)}",
+        look=look,
         plan=plan,
     )
     texts = {name: arm.text for name, arm in arms.items()}

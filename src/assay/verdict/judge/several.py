@@ -14,7 +14,15 @@ from assay.verdict.evidence.claim.claim import Claim
 from assay.verdict.evidence.escape import markdown_table
 from assay.verdict.evidence.formatting import difference_text, p_number
 from assay.verdict.evidence.words.sentences import heading
-from assay.verdict.judge.command import WHERE, JudgeRequest, as_planned, called, judge_arms, read_arms
+from assay.verdict.judge.command import (
+    WHERE,
+    JudgeRequest,
+    Looking,
+    as_planned,
+    called,
+    judge_arms,
+    read_arms,
+)
 from assay.verdict.judge.reading import Arm
 from assay.verdict.judge.rows import read_rows
 from assay.verdict.judge.sources import Judgement
@@ -38,7 +46,7 @@ COLUMNS = (
 
 
 def judge_several(
-    before: Path, afters: Sequence[Path], asked: JudgeRequest
+    before: Path, afters: Sequence[Path], asked: JudgeRequest, *, looking: Looking = lambda _: None
 ) -> Iterator[tuple[str, Judgement, dict[str, str], Judged]]:
     """Yield of each set of results the name of its folder, what was judged, its rows as texts, and what came
     of it.
@@ -59,7 +67,8 @@ def judge_several(
     levels = holm_levels({key: p for key, p in first.items() if p is not None}, alpha)
     for key in keys:
         pair = _pair(arms, key, keys)
-        yield names[key], *judge_arms(pair, asked, level=levels.get(key), compared=len(keys), plan=plan)
+        level, look = levels.get(key), looking(pair)
+        yield names[key], *judge_arms(pair, asked, level=level, compared=len(keys), plan=plan, look=look)
 
 
 def _shown_at(claim: Claim) -> float | None:

@@ -75,6 +75,16 @@ class ArmRecord(Record):
         return self.model_copy(update={"name": name, **said})
 
 
+class JudgedLook(Record):
+    """Which look at held-out records of the project it was made in a judgement is; by its ledger."""
+
+    place: int = Field(ge=1, description="the first is 1")
+    looks: int | None = Field(ge=1, description="that the project plans; null: any number")
+    share: float | None = Field(ge=0, le=1, description="of alpha, as that of a claim")
+    n_records: int = Field(ge=1, description="of the project's that were judged")
+    records: str = Field(description="key of the records, as in heldout_openings.json")
+
+
 class Judgement(Record):
     """What was asked, and of what: from this and the rows beside it everything else in the package
     follows."""
@@ -92,6 +102,9 @@ class Judgement(Record):
     )
     compared: int = Field(default=1, ge=1, description="sets of results that were compared with before")
     title: str
+    look: JudgedLook | None = Field(
+        default=None, description="null: not of held-out records of a project it was made in"
+    )
     plan: JudgePlan | None = Field(default=None, description="made beforehand; null: assay's default")
 
 

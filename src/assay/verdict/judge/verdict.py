@@ -34,6 +34,7 @@ from assay.verdict.judge.rows import (
     warnings,
 )
 from assay.verdict.judge.sources import Judgement
+from assay.verdict.statistics.openings import opening_level
 from assay.verdict.statistics.report import Decoding, Report, summarise
 
 # More independent items than these are put together at random into so many groups: the test then costs what
@@ -83,7 +84,12 @@ def judge(told: Judgement, arms: Mapping[str, list[JudgedRow]]) -> Judged:
     records = {"before": told.before, "after": told.after, **told.rivals}
     for record in records.values():
         stops += record.blockers
-    notes = [remark("plan_afterwards") if told.plan is None else dated(told.plan)]
+    notes = [remark("plan_afterwards", first=told.look is None) if told.plan is None else dated(told.plan)]
+    level = level_of(told)
+    if (look := told.look) is not None:
+        notes.append(remark("judged_here", n=look.n_records, place=look.place, level=level))
+        if look.share == 0:
+            stops.append(remark("looks_used_up", place=look.place, looks=look.looks))
     if told.level is not None:
         notes.append(remark("one_of_several", n=told.compared, level=told.level))
     for name, rows in {"after": after, **rivals}.items():
@@ -115,7 +121,7 @@ def judge(told: Judgement, arms: Mapping[str, list[JudgedRow]]) -> Judged:
         Played(as_episodes(before), told.before.rows_sha256, plan.suite_digest),
         Played(as_episodes(after), told.after.rows_sha256, plan.suite_digest),
         plan,
-        Compared("tasks", decoding, level=told.level),
+        Compared("tasks", decoding, level=level),
         rng=rng("claim", luck),
         beside=Beside(rivals={name: as_episodes(rows) for name, rows in rivals.items()}),
         stops=stops,
@@ -136,6 +142,17 @@ def judge(told: Judgement, arms: Mapping[str, list[JudgedRow]]) -> Judged:
         range_ = plan.reward_range
         gaps = deltas(as_episodes(before), as_episodes(after), names, seed, reward_range=range_) | known
     return Judged(claim, reports, gaps, (before, after), tuple(stops), rivals)
+
+
+def level_of(told: Judgement) -> float | None:
+    """Return the level at which better is said; None: the plan's. Of a look at held-out records of a project
+    it is no more than its part of alpha."""
+    if (look := told.look) is None:
+        return told.level
+    alpha = ALPHA if told.plan is None else told.plan.level
+    place = look.place if look.share is None else 1
+    own = alpha * look.share if look.share else opening_level(place, alpha, looks=look.looks)
+    return own if told.level is None else min(own, told.level)
 
 
 def _departures(told: Judgement, before: Sequence[JudgedRow], primary: str) -> list[Remark]:
