@@ -44,7 +44,9 @@ def arms(project: Project, folder: Path, policy: str | None = TRAINED, ids: str 
 
 def judged(project: Project, files: list[Path]) -> tuple[JudgedLook | None, object]:
     def looking(found: dict[str, Arm]) -> JudgedLook | None:
-        return look_at(project, found["before"].record, found["after"].record, found["before"].rows)
+        return look_at(
+            project.root, project.params, found["before"].record, found["after"].record, found["before"].rows
+        )
 
     told, _, found = judge_files(*files, JudgeRequest(), looking=looking)  # type: ignore[arg-type]
     assert judge(told, dict(zip(("before", "after"), found.arms, strict=True))).claim == found.claim

@@ -93,7 +93,7 @@ def _looking(arms: Mapping[str, Arm]) -> JudgedLook | None:
     except AssayError:
         return None
     before, after = arms["before"], arms["after"]
-    look = look_at(project, before.record, after.record, before.rows)
+    look = look_at(project.root, project.params, before.record, after.record, before.rows)
     if look is not None:
         complain(
             f"{counted(look.n_records, 'held-out records')} of this project are judged; it is noted as such"

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
+from assay.core.config.settings import Params
 from assay.core.records import Split
 from assay.core.storage.json import digest
 from assay.pipeline.heldout_ledger import (
@@ -17,21 +19,20 @@ from assay.pipeline.heldout_ledger import (
     openings,
     policies_noted,
 )
-from assay.pipeline.note_openings import adopt, earlier_looks, placed, tries
-from assay.pipeline.project import Project
+from assay.pipeline.note_openings import adopt, placed, tries
 from assay.rollout.dataset.schema_files import SchemaFiles
 from assay.rollout.dataset.source import load
 from assay.rollout.dataset.wording import content_of, texts_of
 from assay.verdict.judge.rows import JudgedRow, short_digest
 from assay.verdict.judge.sources import ArmRecord, JudgedLook
-from assay.verdict.statistics.openings import share_of_look
+from assay.verdict.statistics.openings import Look, share_of_look
 
 STAGE = "judge"
 LEAST = 0.5  # of the judged items are held-out ones, or that some ids are the same is chance
 
 
 def look_at(
-    project: Project, before: ArmRecord, after: ArmRecord, rows: Sequence[JudgedRow]
+    root: Path, params: Params, before: ArmRecord, after: ArmRecord, rows: Sequence[JudgedRow]
 ) -> JudgedLook | None:
     """Note that results of held-out records of a project are judged, and return what look it is; None where
     its records are not what was played.
@@ -39,7 +40,8 @@ def look_at(
     A policy that is noted at these records keeps its place.
 
     Args:
-        project: Whose records they may be.
+        root: Of the project whose records they may be.
+        params: Its settings.
         before: The arm of the base.
         after: That of the policy.
         rows: Results of the base.
@@ -47,10 +49,9 @@ def look_at(
     Raises:
         RecordError: The ledger is damaged.
     """
-    asked = _asked(project, rows)
+    asked = _asked(root, params, rows)
     if asked is None:
         return None
-    root, params = project.root, project.params
     known = openings(root) or NOTHING
     base, policy = _policy(before), _policy(after)
     noted = [each for each in policies_noted(known, asked, policy) if each.place]
@@ -79,7 +80,8 @@ def look_at(
 def _look(own: HeldoutOpening, known: list[HeldoutOpening], looks: int | None, asked: set[str]) -> JudgedLook:
     before = [each for each in known if (each.place or 0) < (own.place or 0)]
     place = max(own.place or 1, 1 + len(before))
-    share = None if looks is None else share_of_look(place, max(looks, own.looks or 0), earlier_looks(before))
+    told = [Look(each.place or 0, each.looks, each.called) for each in before]
+    share = None if looks is None else share_of_look(place, max(looks, own.looks or 0), told)
     return JudgedLook(place=place, looks=looks, share=share, n_records=len(asked), records=key_of(asked))
 
 
@@ -89,12 +91,12 @@ def _policy(arm: ArmRecord) -> str:
     return named if re.fullmatch(r"[0-9a-f]{64}", named) else arm.rows_sha256
 
 
-def _asked(project: Project, rows: Sequence[JudgedRow]) -> set[str] | None:
+def _asked(root: Path, params: Params, rows: Sequence[JudgedRow]) -> set[str] | None:
     """Return which held-out records were asked, by their content; None where that is not what was played."""
     ids, prompts = dict[str, str](), dict[str, str]()
-    schemas = SchemaFiles(project.data(""), project.root)
-    for name in ("heldout", *project.params.dataset.secondary):
-        path = project.data(f"{name}.jsonl")
+    schemas = SchemaFiles(root / params.dataset.root, root)
+    for name in ("heldout", *params.dataset.secondary):
+        path = root / params.dataset.root / f"{name}.jsonl"
         if not path.is_file():
             continue
         for entry in load(path, schemas, where=str(path), fix="restore the data").entries:

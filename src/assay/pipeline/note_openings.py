@@ -37,7 +37,6 @@ from assay.pipeline.heldout_ledger import (
     travelling,
 )
 from assay.rollout.dataset.suite import SAMPLING, Suite
-from assay.verdict.statistics.openings import Look
 
 BASE_STAGE, TRAINED_STAGE, CONTROL_STAGE = "pre_eval", "post_eval", "control"
 RECIPE = ("task", "dataset", "base", "generation", "evaluation", "validation", "train", "claim")
@@ -360,11 +359,6 @@ def opened_records(
             for name, each in (secondary or {}).items()
         },
     )
-
-
-def earlier_looks(before: Collection[HeldoutOpening]) -> list[Look]:
-    """Return tries as what the level of a later look asks of them."""
-    return [Look(each.place or 0, each.looks, each.called) for each in before]
 
 
 def _told(ledger: HeldoutLedger, one: HeldoutOpening) -> bool | None:

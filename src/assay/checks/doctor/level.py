@@ -12,13 +12,13 @@ from assay.core.config.places import setting
 from assay.core.counting import counted
 from assay.core.storage.json import read_record
 from assay.pipeline.heldout_ledger import NOTHING, openings
-from assay.pipeline.note_openings import BASE_STAGE, CONTROL_STAGE, earlier_looks, recipe_of, tries
+from assay.pipeline.note_openings import BASE_STAGE, CONTROL_STAGE, recipe_of, tries
 from assay.pipeline.project import Project
 from assay.rollout.dataset.suite import FEWEST_CLUSTERS, Suite
 from assay.verdict.evidence.claim.plan import expected_unseen
 from assay.verdict.evidence.claim.what_was_run import BaseFacts
 from assay.verdict.statistics.bounded_mean import clusters_needed
-from assay.verdict.statistics.openings import opening_level, share_of_look
+from assay.verdict.statistics.openings import Look, opening_level, share_of_look
 
 
 def next_look(project: Project, suite: Suite) -> tuple[int, float]:
@@ -37,7 +37,8 @@ def next_look(project: Project, suite: Suite) -> tuple[int, float]:
     place, claim = len(others) + 1, project.params.claim
     if claim.looks is None:
         return place, opening_level(place, claim.alpha)
-    return place, claim.alpha * share_of_look(place, claim.looks, earlier_looks(others))
+    before = [Look(each.place or 0, each.looks, each.called) for each in others]
+    return place, claim.alpha * share_of_look(place, claim.looks, before)
 
 
 def level_finding(project: Project) -> Finding:
