@@ -13,7 +13,18 @@ from numpy.typing import NDArray
 from assay.core.records import Episode
 from assay.core.seeds import rng
 from assay.rollout.dataset.suite import Unseen
-from assay.verdict.statistics.power import PlannedPower, planned_power, planned_said, smallest_gain
+from assay.verdict.judge.planning import PlanRequest, make_plan
+from assay.verdict.statistics.bounded_mean import not_better
+from assay.verdict.statistics.power import (
+    PlannedPower,
+    ReachAt,
+    clusters_for,
+    planned_power,
+    planned_said,
+    plausible_spread,
+    recommended_clusters,
+    smallest_gain,
+)
 from tests.evaluation.test_statistics import play
 
 Array = NDArray[np.float64]
@@ -129,6 +140,48 @@ def test_the_curve_falls_and_recommends_as_many_clusters_as_the_smallest_effect_
 def suite(n: int) -> tuple[Array, NDArray[np.int64]]:
     """Return rates and clusters of n clusters of two items, as `base` draws them."""
     return rng("suite", n).binomial(4, 0.5, 2 * n) / 4, np.arange(2 * n) // 2
+
+
+@pytest.mark.parametrize(
+    ("rate", "n", "draws", "points"),
+    [
+        *((0.01, 1500, 1, 1.3), (0.03, 1500, 1, 2.1), (0.05, 1500, 1, 2.6), (0.1, 1500, 1, 3.3)),
+        *((0.01, 12, 8, 19.0), (0.1, 12, 8, 22.7), (0.03, 60, 4, 7.4)),
+    ],
+)
+def test_where_the_base_is_seldom_right_what_is_promised_is_what_can_be_found(
+    rate: float, n: int, draws: int, points: float
+) -> None:
+    """A spread of 20 points around a base of 3 % would cut losses off at 0, and so be a gain."""
+    unseen = Unseen(loss=max(0.25, draws**-0.5))
+    gain = smallest_gain(np.full(n, rate), np.arange(n), draws, spread=0.2, unseen=unseen, seen_draws=0)
+    assert gain is not None and 100 * gain == pytest.approx(points, rel=0.06)
+    source, sd = rng("seldom", rate, n), plausible_spread(0.2, rate, gain)
+    after = np.clip(rate + gain + sd * source.normal(size=(400, n)), 0, 1)
+    after = np.clip(after + rate + gain - after.mean(), 0, 1)
+    totals = (source.binomial(draws, after) - source.binomial(draws, rate, after.shape)) / draws
+    assert 0.7 < np.mean(not_better(totals, np.ones(n), unseen=unseen) <= 0.025) < 0.9
+
+
+def test_fewer_clusters_than_the_curve_has_are_looked_for_too() -> None:
+    """Ten thousand items are asked about, and a hundred or two show ten points."""
+    asked: list[int] = []
+
+    def reach(n: int) -> float:
+        asked.append(n)
+        return 100 / n**0.5
+
+    curve = [ReachAt(n_clusters=n, smallest_detectable_points=100 / n**0.5) for n in (5000, 10_000)]
+    assert clusters_for(curve, 10.0, reach) == 100 and len(asked) <= 3
+    assert clusters_for(curve, 1.2, reach) == recommended_clusters(curve, 1.2) == 6945
+    assert clusters_for(curve, 0.5, reach) is None and clusters_for([], 5.0, reach) is None
+    assert clusters_for(curve, 60.0, reach) == 6, "fewer than six test nothing"
+    plan = make_plan(PlanRequest(items="10000", rate=0.4, draws=1), None)
+    assert 120 < (plan.power.clusters_for_smallest_effect or 0) < 320
+    again = make_plan(
+        PlanRequest(items=str(plan.power.clusters_for_smallest_effect), rate=0.4, draws=1), None
+    )
+    assert again.power.smallest_detectable_points == pytest.approx(10.0, rel=0.05)
 
 
 def test_a_larger_cluster_than_any_drawn_makes_the_promise_smaller(usual: PlannedPower) -> None:

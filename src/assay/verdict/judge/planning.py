@@ -45,7 +45,8 @@ from assay.verdict.statistics.power import (
     MOST,
     POWER,
     ReachAt,
-    recommended_clusters,
+    clusters_for,
+    plausible_spread,
     smallest_gain,
     suite_of,
 )
@@ -271,8 +272,7 @@ def _power(known: Known, items: PlannedItems, draws: int, level: float, asked: P
         rates = rng("plan", "rates").permutation(np.resize(rates, items.n_items))
         homes = np.arange(items.n_items) % n
 
-    def reach(times: float, drawn: int) -> ReachAt:
-        wanted = max(1, round(times * n))
+    def reach(wanted: int, drawn: int) -> ReachAt:
         tried = min(wanted, MOST)
         by_item, homed = _few(*suite_of(rates, homes, tried))
         found = smallest_gain(
@@ -290,10 +290,11 @@ def _power(known: Known, items: PlannedItems, draws: int, level: float, asked: P
 
     sizes = [times for times in SIZES if round(times * n) >= FEWEST_CLUSTERS] or [1.0]
     table = tuple(
-        PlanReach(draws=drawn, by_clusters=tuple(reach(times, drawn) for times in sizes))
+        PlanReach(draws=drawn, by_clusters=tuple(reach(max(1, round(times * n)), drawn) for times in sizes))
         for drawn in (draws * times for times in TIMES_DRAWS)
     )
     planned = next((each for each in table[0].by_clusters if each.n_clusters == n), None)
+    points = None if planned is None else planned.smallest_detectable_points
     share = known.rates.mean()
     seen = known.seen_draws
     within = float((known.rates * (1 - known.rates)).mean())
@@ -303,10 +304,14 @@ def _power(known: Known, items: PlannedItems, draws: int, level: float, asked: P
         rate=round(float(share), 10),
         within_item_variance=round(min(0.25, within), 10),
         power=POWER,
-        assumed_spread_points=asked.spread,
+        assumed_spread_points=round(
+            100 * plausible_spread(asked.spread / 100, float(rates.mean()), (points or 0.0) / 100), 4
+        ),
         n_clusters=n,
-        smallest_detectable_points=None if planned is None else planned.smallest_detectable_points,
-        clusters_for_smallest_effect=recommended_clusters(table[0].by_clusters, asked.effect),
+        smallest_detectable_points=points,
+        clusters_for_smallest_effect=clusters_for(
+            table[0].by_clusters, asked.effect, lambda n: reach(n, draws).smallest_detectable_points
+        ),
         table=table,
     )
 

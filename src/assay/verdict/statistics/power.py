@@ -6,8 +6,8 @@ The model. An item's difference is what its cluster truly gained plus the luck o
     Var(noise_i) = p_i (1 - p_i) / K + q_i (1 - q_i) / K,   q_i = p_i + gain_c.
 Success of the base on item i has the rate p_i, whose noise the K draws tell without bias. True gains differ
 between clusters with a standard deviation that nobody can know before training: it is an assumption, and said
-as one. The noise of the trained arm follows from the gain that is looked for. Power is that of the deciding
-test under this model.
+as one; where the base is next to never right it cannot be large, or the mean gain would be. The noise of the
+trained arm follows from the gain that is looked for. Power is that of the deciding test under this model.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +40,18 @@ EXPERIMENTS, TRIALS, BISECTIONS = 600, 6, 10
 CURVE = (0.25, 0.5, 1.0, 2.0, 4.0)  # suites of so many times the clusters at hand
 # Clusters of which there are many experiments, those of which there are few, and beyond which there are none.
 SMALL, LARGE, MOST = 40, 1024, 2048
+
+
+def plausible_spread(spread: float, rate: float, gain: float) -> float:
+    """Return the sd of true gains between clusters that is planned with, as a share: what is asked, where the
+    base's rate leaves room for it, and else half of the gain or rate x (1 - rate), which is larger.
+
+    A base that is right in 3 % cannot lose 20 points anywhere: what is cut off at 0 would be a gain.
+
+    >>> [round(plausible_spread(0.2, rate, 0.04), 4) for rate in (0.5, 0.1, 0.01)]
+    [0.2, 0.09, 0.02]
+    """
+    return min(spread, max(gain / 2, rate * (1 - rate)))
 
 
 class ReachAt(Record):
@@ -143,14 +156,18 @@ def planned_power(
         noise_points=round(100 * math.sqrt(noise / draws), 4),
         alpha=alpha,
         power=POWER,
-        assumed_spread_points=ASSUMED_SPREAD_POINTS,
+        assumed_spread_points=round(
+            100 * plausible_spread(ASSUMED_SPREAD_POINTS / 100, float(rates.mean()), (usual or 0.0) / 100), 4
+        )
+        if len(rates)
+        else ASSUMED_SPREAD_POINTS,
         smallest_detectable_points=usual,
         by_spread={f"{spread:g}": reached[spread] for spread in SPREADS_POINTS},
         all_or_nothing=reach(None),
         curve=curve,
         recommended_clusters=None
         if smallest_effect_points is None
-        else recommended_clusters(curve, smallest_effect_points),
+        else clusters_for(curve, smallest_effect_points, partial(reach, ASSUMED_SPREAD_POINTS)),
     )
 
 
@@ -178,6 +195,20 @@ def recommended_clusters(curve: Sequence[ReachAt], points: float) -> int | None:
             return math.ceil(fewer.n_clusters * math.exp(steps) - 1e-3)
         fewer = at
     return None
+
+
+def clusters_for(curve: Sequence[ReachAt], points: float, reach: Callable[[int], float | None]) -> int | None:
+    """Return the same where `reach`, the smallest detectable effect of so many clusters, is asked for fewer
+    ones as well: the smallest size of the curve may be many times what is needed."""
+    known = list(curve)
+    while known and known[0].n_clusters > FEWEST_CLUSTERS:
+        found = known[0].smallest_detectable_points
+        if found is None or found > points:
+            break
+        fewer = known[0].n_clusters * min(0.5, 0.8 * (found / points) ** 2)  # it goes as 1 / sqrt(n)
+        n = max(FEWEST_CLUSTERS, int(fewer))
+        known.insert(0, ReachAt(n_clusters=n, smallest_detectable_points=reach(n)))
+    return recommended_clusters(known, points)
 
 
 def suite_of(rates: Array, clusters: NDArray[np.int64], n: int) -> tuple[Array, NDArray[np.int64]]:
@@ -215,8 +246,8 @@ def smallest_gain(
     `seen_draws` are those that the rates come from, where not `draws`; 0: the rates are the true ones.
     Both arms of each experiment are drawn from the model, to the last yes and no, and meet the deciding test.
     """
-    n = int(clusters.max(initial=-1)) + 1
-    if n < FEWEST_CLUSTERS or float(rates.mean()) >= 1.0:
+    n, mean = int(clusters.max(initial=-1)) + 1, float(rates.mean()) if len(rates) else 1.0
+    if n < FEWEST_CLUSTERS or mean >= 1.0:
         return None
     seen = draws if seen_draws is None else seen_draws
     true, sizes = (
@@ -234,13 +265,14 @@ def smallest_gain(
             learned = luck.random(shape) < asked
             after = np.where(learned[:, clusters], 1.0, true)
         else:
-            gains = asked + spread * luck.normal(size=shape)
+            gains = asked + plausible_spread(spread, mean, asked) * luck.normal(size=shape)
             after = np.clip(true + gains[:, clusters], 0.0, 1.0)
         differences = (luck.binomial(draws, after) - luck.binomial(draws, true, size=after.shape)) / draws
         totals = np.stack([np.bincount(clusters, row, minlength=n).astype(np.float64) for row in differences])
         return float((after - true).mean()), _power(totals, sizes, alpha, unseen)
 
-    noise = 2 * _noise(rates, seen or 1) / draws / len(rates) + (spread or 0.3) ** 2 / n
+    between = 0.3 if spread is None else plausible_spread(spread, mean, 0.0)
+    noise = 2 * _noise(rates, seen or 1) / draws / len(rates) + between**2 / n
     return _first_with(tried, min(0.9, floor + 2.8 * math.sqrt(noise)), power)
 
 
