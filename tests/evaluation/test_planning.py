@@ -176,12 +176,11 @@ def test_fewer_clusters_than_the_curve_has_are_looked_for_too() -> None:
     assert clusters_for(curve, 1.2, reach) == recommended_clusters(curve, 1.2) == 6945
     assert clusters_for(curve, 0.5, reach) is None and clusters_for([], 5.0, reach) is None
     assert clusters_for(curve, 60.0, reach) == 6, "fewer than six test nothing"
-    plan = make_plan(PlanRequest(items="10000", rate=0.4, draws=1), None)
-    assert 120 < (plan.power.clusters_for_smallest_effect or 0) < 320
-    again = make_plan(
-        PlanRequest(items=str(plan.power.clusters_for_smallest_effect), rate=0.4, draws=1), None
-    )
-    assert again.power.smallest_detectable_points == pytest.approx(10.0, rel=0.05)
+    plan = make_plan(PlanRequest(items="160", rate=0.4, draws=1, effect=35.0), None)
+    n = plan.power.clusters_for_smallest_effect
+    assert n is not None and n < min(each.n_clusters for each in plan.power.table[0].by_clusters)
+    again = make_plan(PlanRequest(items=str(n), rate=0.4, draws=1), None).power.smallest_detectable_points
+    assert again == pytest.approx(35.0, rel=0.06)
 
 
 def test_a_larger_cluster_than_any_drawn_makes_the_promise_smaller(usual: PlannedPower) -> None:
