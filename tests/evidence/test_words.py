@@ -86,6 +86,8 @@ OF_CODE: dict[str, dict[str, Any]] = {
         "differences": [{"name": "filter", "before": "strict-match", "arm": "flexible-extract"}],
     },
     "not_known_alike": {"unknown": [{"arms": ["before", "after"], "names": ["filter", "grader"]}]},
+    "missing_counted_worst": {"arms": [{"arm": "before", "n": 3, "of": 60, "failed": 2, "unscored": 1}]},
+    "missing_left_out": {"arms": [{"arm": "before", "n": 3}, {"arm": "after", "n": 1}]},
     "one_model": {"model": "org/base"},
     "rival_no_result": {"silent": False, "scores": [0.0]},
     "no_score": {"items": [{"item": "q1", "why": ""}, {"item": "q2", "why": "Timeout"}]},

@@ -22,6 +22,10 @@ BOUNDS = typer.Option(metavar="LOW,HIGH", help="Least and greatest score there c
 EFFECT = typer.Option(
     min=0.001, max=100, metavar="POINTS", help="The smallest change that matters; 10 if not given."
 )
+MISSING = typer.Option(
+    metavar="refuse|worst|common",
+    help="Results that are missing: no verdict; each the worst for who gains by it; or the items all have.",
+)
 LOWER = typer.Option("--lower-is-better", help="Less of the score is better.")
 
 
@@ -131,6 +135,7 @@ class JudgeOptions:
     draws: Annotated[int | None, typer.Option(min=1, help="Take only the first draws of each item.")] = None
     effect: Annotated[float | None, EFFECT] = None
     lower: Annotated[bool | None, LOWER] = None
+    missing: Annotated[str | None, MISSING] = None
     plan: Annotated[
         Path | None,
         typer.Option(
@@ -218,6 +223,7 @@ class PlanOptions:
     effect: Annotated[float | None, EFFECT] = None
     lower: Annotated[bool | None, LOWER] = None
     alpha: Annotated[float, typer.Option(min=1e-6, max=0.1, help="Level of the test.")] = 0.05
+    missing: Annotated[str | None, MISSING] = None
     one_sided: Annotated[
         bool, typer.Option("--one-sided", help="Better and worse are each tested at the whole level.")
     ] = False

@@ -12,7 +12,7 @@ from assay.verdict.evidence.claim.claim import Claim as ClaimRecord
 from assay.verdict.evidence.words.remarks import Remark
 from assay.verdict.evidence.words.sentences import heading
 from assay.verdict.judge.command import JudgeRequest, judge_arms, refuse_same
-from assay.verdict.judge.plan import JudgePlan
+from assay.verdict.judge.plan import JudgePlan, Missing
 from assay.verdict.judge.planning import metric_of
 from assay.verdict.judge.reading import Arm
 from assay.verdict.judge.rows import read_rows
@@ -52,6 +52,7 @@ def compare(
     plan: JudgePlan | None = None,
     effect: float = 10.0,
     lower_is_better: bool = False,
+    missing: Missing = "refuse",
     title: str | None = None,
 ) -> Claim:
     """Return whether the second of two policies is better on the same items.
@@ -61,9 +62,10 @@ def compare(
         after: Results of the second on the same items, as many draws of each.
         rivals: Results on the same items of players that need no skill, by name: without them no skill is
             shown, however much better the results are.
-        plan: Made beforehand; it then says effect and direction.
+        plan: Made beforehand; it then says effect, direction and what becomes of missing results.
         effect: The smallest change that matters, percentage points of the score's bounds.
         lower_is_better: Whether less is better.
+        missing: What becomes of results that are missing: `refuse`, `worst` or `common`.
         title: Of the report; None: the models' names.
 
     Raises:
@@ -82,11 +84,13 @@ def compare(
     if plan is not None:
         _refuse_unplanned(given, tuple(sorted(rivals)), plan)
         effect, lower_is_better = plan.smallest_effect_points, plan.lower_is_better
+        missing = plan.missing
     low, high = before.bounds
     request = JudgeRequest(
         bounds=f"{low!r},{high!r}",
         effect=effect,
         lower=lower_is_better,
+        missing=missing,
         title=title,
         metric=None if plan is None else plan.metric,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from assay.verdict.judge.plan import JudgePlan, read_plan
+from assay.verdict.judge.plan import JudgePlan, Missing, read_plan
 from assay.verdict.judge.planning import PlanRequest, make_plan
 from assay.verdict.results import Results
 
@@ -20,6 +20,7 @@ def plan(
     one_sided: bool = False,
     worst_cluster: float | None = None,
     rivals: Sequence[str] = (),
+    missing: Missing = "refuse",
 ) -> JudgePlan:
     """Return a plan on the items of a pilot, with what it can show: `plan.power`.
 
@@ -31,6 +32,7 @@ def plan(
         one_sided: Whether only better is asked.
         worst_cluster: Points that a cluster nobody saw may lose; None: by the draws of a cluster.
         rivals: Names of the players that the second policy has to beat as well.
+        missing: What becomes of results that are missing: `refuse`, `worst` or `common`.
 
     Raises:
         DataError: The pilot is not whole.
@@ -46,5 +48,6 @@ def plan(
         one_sided=one_sided,
         worst=worst_cluster,
         rival=(rivals,) if isinstance(rivals, str) else tuple(rivals),
+        missing=missing,
     )
     return make_plan(request, pilot.arm)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from assay.core.console import say
 from assay.core.errors import ConfigError
 from assay.rollout.tables.columns import Columns
 from assay.rollout.tables.lines import refuse
 from assay.verdict.judge.forms import Asked
-from assay.verdict.judge.plan import JudgePlan, read_plan
+from assay.verdict.judge.plan import JudgePlan, Missing, read_plan
 from assay.verdict.judge.reading import Arm, read_arm
 from assay.verdict.judge.sources import ArmRecord, JudgedLook, Judgement
 
@@ -29,9 +29,10 @@ class JudgeRequest:
 
     `rival` are NAME=FILE; `metric` the score to read, `columns` which column of a table is what, as
     MEANING=COLUMN,... or a file of them, `bounds` LOW,HIGH of the score; `draws` how many of each item;
-    `effect` the smallest change that matters, points; `lower` whether less is better; `plan` a plan made
-    beforehand, which has all of these but the rivals' files; `gate` whether the exit code follows the word;
-    `junit` a file to write; `out` the folder to write. None: not given.
+    `effect` the smallest change that matters, points; `lower` whether less is better; `missing` what becomes
+    of results that are missing; `plan` a plan made beforehand, which has all of these but the rivals' files;
+    `gate` whether the exit code follows the word; `junit` a file to write; `out` the folder to write. None:
+    not given.
     """
 
     rival: Sequence[str] = ()
@@ -41,6 +42,7 @@ class JudgeRequest:
     draws: int | None = None
     effect: float | None = None
     lower: bool | None = None
+    missing: str | None = None
     title: str | None = None
     plan: Path | None = None
     gate: bool = False
@@ -82,6 +84,7 @@ def as_planned(asked: JudgeRequest) -> tuple[JudgeRequest, JudgePlan | None]:
         "--draws": (asked.draws, plan.draws),
         "--effect": (asked.effect, plan.smallest_effect_points),
         "--lower-is-better": (asked.lower, plan.lower_is_better),
+        "--missing": (asked.missing, plan.missing),
         "--rival": (tuple(sorted(_rivals(asked.rival))), plan.rivals),
         "--columns score": (given.get("score"), plan.metric),
         "--columns success": (given.get("success"), plan.columns.get("success")),
@@ -102,6 +105,7 @@ def as_planned(asked: JudgeRequest) -> tuple[JudgeRequest, JudgePlan | None]:
         draws=plan.draws,
         effect=plan.smallest_effect_points,
         lower=plan.lower_is_better,
+        missing=plan.missing,
     )
     return settled, plan
 
@@ -170,6 +174,7 @@ def judge_arms(
         bounds=read_bounds(asked.bounds),
         smallest_effect_points=read_effect(asked.effect),
         lower_is_better=bool(asked.lower),
+        missing=read_missing(asked.missing),
         level=level,
         compared=compared,
         title=asked.title or f"{called(after)} against {called(before)}",
@@ -227,6 +232,19 @@ def read_effect(points: float | None) -> float:
         expected = "percentage points above 0, 100 at most"
         raise ConfigError(expected, found=str(points), where=f"{WHERE} --effect", fix="--effect 10")
     return EFFECT if points is None else float(points)
+
+
+def read_missing(word: str | None) -> Missing:
+    """Return what becomes of results that are missing; no verdict where nothing is said.
+
+    Raises:
+        ConfigError: It is no such word.
+    """
+    found = next((each for each in get_args(Missing) if each == word), None)
+    if word is not None and found is None:
+        expected = " or ".join(get_args(Missing))
+        raise ConfigError(expected, found=repr(word), where=f"{WHERE} --missing", fix="--missing worst")
+    return found or "refuse"
 
 
 def _rivals(given: Sequence[str]) -> dict[str, Path]:

@@ -187,7 +187,9 @@ def _checked(told: Judgement, judged: Judged) -> list[Tick]:
         Tick(
             "Every result has a score",
             "no_score" not in codes,
-            "Nothing is left out: an error in a log is a result that is missing.",
+            "Nothing is left out: an error in a log is a result that is missing."
+            if told.missing == "refuse"
+            else f"What is missing was dealt with as was asked: {told.missing}; the warnings count it.",
         ),
         Tick("A/A", None if claim.control is None else claim.control.passed, control_said(claim.control)),
         *_plan_ticks(told, judged),

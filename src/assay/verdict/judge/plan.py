@@ -29,6 +29,9 @@ HEAD = (
 )
 
 
+Missing = Literal["refuse", "worst", "common"]
+
+
 class PlannedItems(Record):
     """On which items; a digest that is not there leaves open what it would fix."""
 
@@ -96,6 +99,11 @@ class JudgePlan(Record):
     )
     smallest_effect_points: float = Field(gt=0, le=100)
     rivals: tuple[str, ...] = ()
+    missing: Missing = Field(
+        default="refuse",
+        exclude_if=lambda value: value == "refuse",
+        description="what becomes of results that are missing",
+    )
     items: PlannedItems
     power: PlanPower
 
@@ -162,7 +170,7 @@ def departures(
 
     Args:
         plan: The plan.
-        before: Rows as they were read; those after have to be on the same items in any case.
+        before: Rows with all items that were brought; those after have to be on the same items in any case.
         primary: What decides: success or score.
         settings: What was asked of the judgement, by the plan's names.
     """
@@ -193,6 +201,13 @@ def departures(
     ]
 
 
+MISSING_SAID: dict[Missing, str] = {
+    "refuse": "",
+    "worst": ", what is missing as the worst",
+    "common": ", on the items that every arm has whole",
+}
+
+
 def planned_said(plan: JudgePlan) -> str:
     """Return what was planned, as one sentence."""
     metric = f" ({plan.metric})" if plan.metric else ""
@@ -205,7 +220,7 @@ def planned_said(plan: JudgePlan) -> str:
     lower = ", where less is better" if plan.lower_is_better else ""
     return (
         f"{what}{metric}{lower}: {aim}, at {plan.alpha:g} {plan.sided}, on {plan.items.n_items} items in"
-        f" {plan.items.n_clusters} clusters, K = {plan.draws}"
+        f" {plan.items.n_clusters} clusters, K = {plan.draws}{MISSING_SAID[plan.missing]}"
     )
 
 

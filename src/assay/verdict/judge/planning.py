@@ -24,7 +24,7 @@ from assay.rollout.evaluation.clusters import Array
 from assay.rollout.tables.columns import Columns, Meaning
 from assay.rollout.tables.lines import csv_rows, json_rows, refuse, whole_text
 from assay.verdict.evidence.claim.plan import usual_worst
-from assay.verdict.judge.command import EFFECT, read_asked, read_bounds, read_effect
+from assay.verdict.judge.command import EFFECT, read_asked, read_bounds, read_effect, read_missing
 from assay.verdict.judge.forms import item_of
 from assay.verdict.judge.plan import (
     JudgePlan,
@@ -84,6 +84,7 @@ class PlanRequest:
     one_sided: bool = False
     no_worse: bool = False
     worst: float | None = None
+    missing: str = "refuse"
     rival: Sequence[str] = ()
     made: str | None = None
     out: Path = Path("plan.yaml")
@@ -164,6 +165,7 @@ def make_plan(asked: PlanRequest, pilot: Arm | None) -> JudgePlan:
         worst_cluster=asked.worst or usual_worst(draws * items.n_items / items.n_clusters),
         smallest_effect_points=read_effect(asked.effect),
         rivals=tuple(sorted(asked.rival)),
+        missing=read_missing(asked.missing),
         items=items,
         power=_power(known, items, draws, level, asked),
     )

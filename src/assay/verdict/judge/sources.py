@@ -16,7 +16,7 @@ from assay.core.errors import DataError
 from assay.core.records import Record
 from assay.rollout.tables.lines import refuse
 from assay.verdict.evidence.words.remarks import Remark
-from assay.verdict.judge.plan import JudgePlan
+from assay.verdict.judge.plan import JudgePlan, Missing
 from assay.verdict.judge.rows import no_strata
 
 # What is written of a judgement.
@@ -97,6 +97,7 @@ class Judgement(Record):
     bounds: tuple[float, float] = Field(description="between which scores lie")
     smallest_effect_points: float = Field(gt=0, le=100)
     lower_is_better: bool
+    missing: Missing = Field(default="refuse", description="what became of results that are missing")
     level: float | None = Field(
         default=None, gt=0, lt=1, description="at which better is said; null: the plan's"
     )

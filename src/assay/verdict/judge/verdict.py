@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
@@ -22,6 +23,7 @@ from assay.verdict.evidence.claim.warnings import cut_off
 from assay.verdict.evidence.words.remarks import Remark, remark
 from assay.verdict.judge.alike import asked_otherwise, limits_decide, measured_otherwise, not_known
 from assay.verdict.judge.doubts import doubts
+from assay.verdict.judge.missing import settle
 from assay.verdict.judge.plan import dated, departures
 from assay.verdict.judge.rows import (
     SCORE,
@@ -77,26 +79,71 @@ def judge(told: Judgement, arms: Mapping[str, list[JudgedRow]]) -> Judged:
     Raises:
         DataError: The arms' scores have no bounds in common.
     """
-    before, after = arms["before"], arms["after"]
-    rivals = {name: arms[name] for name in told.rivals}
-    primary = _primary(told, arms)
-    stops = _departures(told, before, primary)
+    if told.missing != "worst":
+        return _judge(told, arms)
+    kept = {name: [*map(copy, rows)] for name, rows in arms.items()}
+    found = _judge(told, arms)
+    effect = found.claim.effect
+    if effect is None or effect.direction != "worse":
+        return found
+    # That what is missing counts against after is no evidence of a loss: it has to stand the contrary too.
+    again = {name: [*map(copy, rows)] for name, rows in kept.items()}
+    other = _judge(told, again, for_after=True).claim.effect
+    if other is not None and other.direction == "worse":
+        return found
+    return _judge(told, kept, stop=remark("loss_is_missing"))
+
+
+def _judge(
+    told: Judgement,
+    arms: Mapping[str, list[JudgedRow]],
+    *,
+    for_after: bool = False,
+    stop: Remark | None = None,
+) -> Judged:
+    """Return what is said under one reading of what is missing, as of `settle`; `stop` bars a claim."""
     records = {"before": told.before, "after": told.after, **told.rivals}
-    for record in records.values():
-        stops += record.blockers
     notes = [remark("plan_afterwards", first=told.look is None) if told.plan is None else dated(told.plan)]
     level = level_of(told)
     if (look := told.look) is not None:
         notes.append(remark("judged_here", n=look.n_records, place=look.place, level=level))
-        if look.share == 0:
-            stops.append(remark("looks_used_up", place=look.place, looks=look.looks))
     if told.level is not None:
         notes.append(remark("one_of_several", n=told.compared, level=told.level))
-    for name, rows in {"after": after, **rivals}.items():
-        if by_content(before, rows):
+    for name in ("after", *told.rivals):
+        if by_content(arms["before"], arms[name]):
             notes.append(remark("matched_by_content", arm=name))
+    unscored = {
+        name: int(str(each.values["n"]))
+        for name, record in records.items()
+        for each in record.blockers
+        if each.code == "no_score"
+    }
+    settled = settle(
+        arms,
+        told.missing,
+        told.bounds,
+        lower_is_better=told.lower_is_better,
+        unscored=unscored,
+        for_after=for_after,
+    )
+    arms = settled.arms
+    before, after = arms["before"], arms["after"]
+    rivals = {name: arms[name] for name in told.rivals}
+    primary = _primary(told, arms)
+    stops = [*_departures(told, settled.planned, primary), *([stop] if stop else ())]
+    if told.look is not None and told.look.share == 0:
+        stops.append(remark("looks_used_up", place=told.look.place, looks=told.look.looks))
+    dealt = settled.n_missing > 0
+    barred = {
+        name: [each for each in record.blockers if not (dealt and each.code == "no_score")]
+        for name, record in records.items()
+    }
+    for blockers in barred.values():
+        stops += blockers
+    notes += settled.notes
+    for name, rows in {"after": after, **rivals}.items():
         # What has no score is no row: that items or draws differ then follows from it.
-        whole = not (told.before.blockers or records[name].blockers)
+        whole = not (barred["before"] or barred[name])
         found = obstacles(before, rows, name, draws=name == "after")
         stops += [each for each in found if whole or each.code not in ("items_in_one_arm", "other_draws")]
         notes += warnings(before, rows, name)
