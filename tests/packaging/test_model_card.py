@@ -14,7 +14,7 @@ from assay.core.config.settings import PretrainedBase, Waiver
 from assay.core.errors import EvidenceError
 from assay.core.evidence_files import place_of
 from assay.core.installed import Required
-from assay.core.records import Interval, TrainFacts
+from assay.core.records import Interval, Origin, TrainFacts
 from assay.core.storage.json import read_record
 from assay.pipeline.project import Project
 from assay.rollout.dataset.fingerprint import Fingerprint
@@ -22,7 +22,7 @@ from assay.stages.packing.card import CardNumbers, model_card
 from assay.stages.packing.layout import ADAPTER, BASE, MADE, strangers
 from assay.verdict.evidence.claim.claim import Claim, Compared, not_evaluable
 from assay.verdict.evidence.claim.effect import Effect
-from assay.verdict.evidence.claim.what_was_run import BaseFacts
+from assay.verdict.evidence.claim.what_was_run import BaseFacts, base_said
 from assay.verdict.evidence.formatting import difference_text, interval_text
 from assay.verdict.evidence.tables.claim_tables import BeforeAfter
 from assay.verdict.evidence.words.remarks import remark
@@ -177,6 +177,41 @@ def test_a_base_is_named_only_if_it_is_one_of_a_hub(
     data = ModelCard(text).data.to_dict()
     assert (model in text) is named and (data.get("base_model") == model) is named
     assert "/home/someone" not in text and "models/base" not in text
+
+
+ORIGIN = {
+    "file": "some.gguf",
+    "sha256": "5" * 64,
+    "package": "some-model==1.0",
+    "name": "Some",
+    "weights": "4-bit (Q4_1), dequantised",
+    "licence": "apache-2.0",
+    "package_licence": None,
+}
+
+
+def test_converted_weights_are_named_with_their_file_their_bits_and_their_licence(
+    given: dict[str, Any],
+) -> None:
+    facts = {
+        "kind": "pretrained",
+        "digest": "d" * 64,
+        "model": "package:some-model==1.0",
+        "revision": "local",
+    }
+    base = BaseFacts.model_validate(facts | {"origin": Origin(**ORIGIN)})
+    text = card(given, base=base).replace("\\", "")
+    for said in (
+        "some.gguf",
+        "some-model==1.0",
+        "5" * 64,
+        "4-bit (Q4_1), dequantised",
+        "apache-2.0, as the file",
+    ):
+        assert said in text
+    assert "No licence of the weights" not in text and "base_model" not in ModelCard(text).data.to_dict()
+    assert "4-bit (Q4_1), dequantised, licence apache-2.0, as the file says" in base_said(base)
+    assert "No licence of the weights" in card(given)
 
 
 def test_what_the_chat_template_was_given_is_said_with_how_to_use_the_policy(given: dict[str, Any]) -> None:

@@ -48,8 +48,9 @@ GROUPS = {
         (task.new, task.check, task.import_, task.audit, task.make_data),
     ),
     "config": (
-        "Choose, show and check presets; print the digest of an adapter or model to be named in one.",
-        (config.use, config.show, config.check, config.digest),
+        "Choose, show and check presets; fetch the weights that one names; print the digest of an adapter or"
+        " model to be named in one.",
+        (config.use, config.show, config.check, config.digest, config.fetch),
     ),
     "publish": (
         "Hand on a policy or a package; renew the generated pages.",

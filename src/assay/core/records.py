@@ -74,6 +74,25 @@ class Episode(Record):
         return sum(turn.outcome != "failed" for turn in self.turns) / max(1, len(self.turns))
 
 
+class Origin(Record):
+    """Where the weights of a base come from that were converted for transformers, as base.json has it."""
+
+    file: str = Field(description="name of the GGUF file")
+    sha256: str
+    package: str | None = Field(description="NAME==VERSION that it came in; null for a file of one's own")
+    name: str | None = Field(description="what the file calls the model")
+    weights: str = Field(description="in what the file keeps them, in words: 4-bit (Q4_1), dequantised")
+    licence: str | None = Field(description="as the file says")
+    package_licence: str | None
+
+    @property
+    def licence_said(self) -> str:
+        """The licence in words, and who says so."""
+        said = [f"{self.licence}, as the file says"] if self.licence else []
+        said += [f"{self.package_licence}, as the package says"] if self.package_licence else []
+        return "; ".join(said) or "not stated"
+
+
 TRAINING_LOG_COLUMNS = ("step", "epoch", "loss", "reward", "reward_std", "kl", "grad_norm", "learning_rate")
 
 

@@ -7,14 +7,16 @@ from typing import Any
 
 from assay.core.provenance import environment, git_state, hardware, packages
 from assay.pipeline.inputs import Inputs
+from assay.pipeline.policies import BASE
 from assay.pipeline.resume import machine_of
 from assay.pipeline.run_folder import RunFolder
+from assay.rollout.policy.base.pretrained import pinned_origin
 from assay.rollout.policy.processes import Processes
 
 
 def manifest_of(root: Path, inputs: Inputs, folder: RunFolder, processes: Processes) -> dict[str, Any]:
     """Return who trains what on what; begun when the run was, however often it was gone on with."""
-    params, found = inputs.params, inputs.fingerprint
+    params, found, origin = inputs.params, inputs.fingerprint, pinned_origin(root / BASE)
     return {
         "run": folder.key.digest,
         "started": folder.began(),
@@ -27,4 +29,5 @@ def manifest_of(root: Path, inputs: Inputs, folder: RunFolder, processes: Proces
         "dataset_sha256": found.dataset_sha256,
         "cached_dataset": found.cached,
         "params": params.model_dump(mode="json"),
+        "base_origin": None if origin is None else origin.model_dump(mode="json"),
     }

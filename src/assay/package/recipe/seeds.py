@@ -346,7 +346,7 @@ def prepare_copy(job: SeedJob) -> None:
     if not Path(data).is_absolute() and not data.startswith("data/"):
         _replace(source / data, copy / data)
     model = Path(params.base.model) if isinstance(params.base, PretrainedBase) else Path("~")
-    if (source / model).is_dir() and not model.is_absolute() and not os.path.lexists(copy / model):
+    if (source / model).exists() and not model.is_absolute() and not os.path.lexists(copy / model):
         # Gigabytes, and told by their digest: a link will do.
         (copy / model).parent.mkdir(parents=True, exist_ok=True)
         (copy / model).symlink_to((source / model).resolve())

@@ -7,10 +7,10 @@ import math
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from assay.core.config.settings import PretrainedBase, ScratchBase
+from assay.core.config.settings import PretrainedBase, ScratchBase, is_gguf, requirement_of
 from assay.core.counting import counted
 from assay.core.evidence_files import place_of
-from assay.core.records import HEALTH_RULES, ControlFacts, OpenedRecords, Record
+from assay.core.records import HEALTH_RULES, ControlFacts, OpenedRecords, Origin, Record
 from assay.core.storage.files import read_bytes, read_text, sha256_bytes
 from assay.core.storage.json import json_text, read_record
 from assay.package.verification.checks import LookResult
@@ -49,6 +49,7 @@ class PinnedBase(Record):
     model: str
     revision: str | None
     digest: Sha256
+    origin: Origin | None = None  # of converted weights
 
 
 def facts_within_bounds(package: Unpacked) -> LookResult:
@@ -99,9 +100,24 @@ def _base(package: Unpacked) -> Iterator[str]:
             yield f"base.json, success_rate: {rate!r:.40}"
     else:
         expected["model"] = name_of(base.model, str(told.get("revision")))
+        yield from origin_follows(base, told.get("origin"))
     for name, value in expected.items():
         if told.get(name) != value:
             yield f"base.json, {name}: {told.get(name)!r:.40}, and {value!r} in params.yaml"
+
+
+def origin_follows(base: PretrainedBase, told: dict[str, Any] | None) -> Iterator[str]:
+    """Yield in what base.json tells another origin of converted weights than the settings ask for."""
+    asked = requirement_of(base.model)
+    if (told is None) == is_gguf(base.model):
+        there = "missing" if told is None else "there"
+        yield f"base.json, origin: {there}, and base.model is {base.model!r:.80}"
+    if told is None:
+        return
+    if base.sha256 not in (None, told["sha256"]):
+        yield f"base.json, origin: sha256 {told['sha256']}, and {base.sha256} in params.yaml"
+    if told["package"] != asked:
+        yield f"base.json, origin: package {told['package']!r:.80}, and {asked!r:.80} in params.yaml"
 
 
 def _written_otherwise(package: Unpacked) -> Iterator[str]:

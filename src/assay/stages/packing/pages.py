@@ -128,7 +128,8 @@ def _made(project: Project, members: Mapping[str, bytes | Path], subjects: dict[
     stages = read_yaml(project.root / LOCK, fix=AGAIN)["stages"]
     made_from = MadeFrom(
         data=digests(params.dataset.root),
-        base={"kind": base.kind, "digest": base.digest, "model": base.model, "revision": base.revision},
+        base=base.model_dump(mode="json", include={"kind", "digest", "model", "revision"})
+        | ({} if base.origin is None else {"origin": base.origin.model_dump(mode="json")}),
         code=code_in({stage: stages[stage] for stage in BEFORE}, params.task.told_code),
         constraints=sha256_of(members["constraints.txt"]),
         task=_task_code(project, digests),

@@ -36,8 +36,8 @@ class MadeFrom(Record):
 
     data: dict[str, Sha256] = Field(description="path in the package → sha256 of each data file")
     base: dict[str, Any] = Field(
-        description="of base.json: kind, digest (policy.digests.digest_folder), and of a downloaded one model"
-        " and revision"
+        description="of base.json: kind, digest (policy.digests.digest_folder), of a downloaded one model and"
+        " revision, and of one that was converted its origin"
     )
     code: dict[str, Annotated[str, Field(pattern=r"^[0-9a-f]{32}(\.dir)?$")]] = Field(
         description="folder or file of the code that the stages ran → its md5, as dvc.lock has it"

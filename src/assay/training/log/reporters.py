@@ -235,7 +235,7 @@ def _told(params: Params) -> dict[str, Any]:
     for section, name in (("base", "model"), ("dataset", "root"), ("dataset", "cache")):
         path = os.path.expanduser(told[section].get(name) or ".")
         is_model = name == "model" and name in told[section]
-        if os.path.isabs(path) or ".." in Path(path).parts or (is_model and os.path.isdir(path)):
+        if os.path.isabs(path) or ".." in Path(path).parts or (is_model and os.path.exists(path)):
             told[section][name] = name_of(told[section][name], LOCAL)
     return told
 

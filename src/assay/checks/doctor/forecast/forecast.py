@@ -4,6 +4,7 @@ and arithmetic."""
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -18,10 +19,11 @@ from assay.checks.doctor.texts import render_prompts, turns_of
 from assay.checks.doctor.worlds import play_scripted
 from assay.checks.findings import Deadline, DoctorCheck, Finding, TooSlow, duration
 from assay.core.config.places import setting
-from assay.core.config.settings import Params, PretrainedBase
+from assay.core.config.settings import Params, PretrainedBase, is_gguf
 from assay.core.counting import counted
-from assay.core.errors import AssayError
+from assay.core.errors import AssayError, PolicyError
 from assay.rollout.policy.base.model_files import refuse_odd_files, refuse_unreadable
+from assay.rollout.policy.base.pretrained import find
 from assay.rollout.policy.model import Policy
 from assay.rollout.policy.renderer import Dialogue
 from assay.training.rollouts import untouched
@@ -65,14 +67,17 @@ def look_ahead(folder: Path, params: Params) -> Ahead:
 
 
 def folder_ahead(base: PretrainedBase, root: Path) -> Path | None:
-    """Return where config.json of a pretrained base lies, a folder or a place in the hub cache; None if
-    nowhere."""
+    """Return where config.json of a pretrained base lies, a folder or a place in a cache; None if nowhere."""
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
     folder = (root / Path(base.model).expanduser()).absolute()
     if folder.is_dir():
         return folder if (folder / "config.json").is_file() else None
+    if is_gguf(base.model):
+        with suppress(PolicyError):
+            return find(base.model, None, root, base.sha256).folder
+        return None
     try:
         found = try_to_load_from_cache(base.model, "config.json", revision=base.revision)
     except HFValidationError:

