@@ -16,6 +16,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.attack import Attack, Said, rows_of, said_of
 from benchmarks.common import RESULTS, ROOT, written
+from benchmarks.contamination_attacks import contamination_attacks
 from benchmarks.judge_attacks import attacks as judge_attacks
 from benchmarks.judge_attacks import honest_rows
 from benchmarks.openings import AS_BASES, COPIES, Look, place_after
@@ -339,6 +340,7 @@ OWN = {
 ATTACKS = [
     *(Attack("pipeline", name, make, frozenset(OWN.get(name, ()))) for name, make in PIPELINE.items()),
     *judge_attacks(),
+    *contamination_attacks(lambda stops, notes: said_of(claim(BASE, SKILLED, stops=stops, notes=notes))),
 ]
 
 
