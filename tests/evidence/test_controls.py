@@ -3,15 +3,20 @@ from learning."""
 
 from __future__ import annotations
 
+import math
 import re
 
 import pytest
+from tests.house import ROOT
 
+from assay.core.config.composition import Selection, compose
+from assay.core.config.settings import Params, PretrainedBase
 from assay.core.records import Episode, HealthSummary, RuleSummary
 from assay.core.seeds import rng
 from assay.verdict.evidence.claim.aa_test import AA_LEVEL, Control, aa_control
 from assay.verdict.evidence.claim.claim import Claim
-from assay.verdict.evidence.claim.random_reward import random_reward_control
+from assay.verdict.evidence.claim.random_reward import control_left_out, random_reward_control
+from assay.verdict.evidence.words.remarks import remark
 from assay.verdict.evidence.words.sentences import random_reward_said
 from conftest import codes, make_claim, make_plan
 from synthetic_episodes import arm
@@ -135,3 +140,67 @@ def test_earlier_openings_make_the_control_no_quieter(before: list[Episode], aft
     found = random_reward_control(before, random_arm(0.7), after, ASKED, rng(1), alpha=0.05)
     late = random_reward_control(before, random_arm(0.7), after, ASKED, rng(1), alpha=1e-6)
     assert found.direction == late.direction == "better" and not late.trained_is_ahead
+
+
+def in_words(episodes: list[Episode], say: str | None = None, parsed: bool = True) -> list[Episode]:
+    """Return episodes in which each says something of its own, or all the same; read or not."""
+    found = []
+    for k, each in enumerate(episodes):
+        update = {"completion": say or f"answer {k}", "outcome": "ok" if parsed else "failed"}
+        turns = tuple(turn.model_copy(update=update) for turn in each.turns)
+        found.append(each.model_copy(update={"turns": turns}))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("random", "code"),
+    [
+        (in_words(random_arm(0.03)), "control_lost"),
+        (in_words(random_arm(0.35), parsed=False), "control_lost"),
+        (in_words(random_arm(0.35), say="no"), "control_says_one_thing"),
+        (in_words(random_arm(0.28)), None),
+    ],
+)
+def test_to_be_ahead_of_a_control_that_collapsed_shows_nothing_and_counts_for_nothing(
+    random: list[Episode], code: str | None, before: list[Episode], after: list[Episode]
+) -> None:
+    found = make_claim(in_words(before), in_words(after), ASKED, random_arm=random)
+    control = found.random_reward
+    assert control is not None and control.comparable
+    if code is None:
+        assert control.collapsed == () and control.trained_is_ahead
+        assert "random_rewards_collapsed" not in codes(found.warnings)
+        return
+    assert code in codes(control.collapsed) and control.trained_is_ahead is None
+    assert "random_rewards_collapsed" in codes(found.warnings)
+    assert "it collapsed" in random_reward_said(control)
+    # Neither does it stand in the way: what else needs no skill was beaten.
+    assert found.verdict == "IMPROVED"
+
+
+def test_the_share_of_steps_of_a_cheaper_control_is_hashed_and_said(
+    before: list[Episode], after: list[Episode]
+) -> None:
+    cheap = make_plan(controls=("aa", "random_reward"), control_share=0.34)
+    assert cheap != ASKED and "control_share" not in ASKED.model_dump(exclude_defaults=True)
+    found = make_claim(before, after, cheap, random_arm=random_arm(0.35))
+    assert "Random-reward arm (34 % of the steps): " in random_reward_said(found.random_reward)
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "configs/grpo").glob("[!_]*.yaml")))
+def test_every_preset_of_a_pretrained_base_asks_for_random_rewards(name: str) -> None:
+    values = compose(ROOT, Selection(grpo=name, task="collider", seed=0)).values
+    params = Params.model_validate(values)
+    assert control_left_out(params) == []
+    if isinstance(params.base, PretrainedBase):
+        assert params.control_steps == math.ceil(0.34 * params.train.steps)
+        values["claim"]["controls"] = ["aa"]
+        assert codes(control_left_out(Params.model_validate(values))) == ["random_reward_left_out"]
+
+
+def test_that_no_such_control_was_asked_for_is_the_first_warning(
+    before: list[Episode], after: list[Episode]
+) -> None:
+    notes = [remark("no_gold", n=1, of=2), remark("random_reward_left_out")]
+    said = codes(make_claim(before, after, notes=notes).warnings)
+    assert said[0] == "random_reward_left_out" and "no_gold" in said[1:]

@@ -34,6 +34,7 @@ WHOLE = WholeFacts(
 )
 SEEDS = [{"name": "null", "points": 1.25, "beaten": 2}]
 RIVALS = [{"name": "null", "difference": GAP}, {"name": "few_shot", "difference": GAP}]
+INNER, CAUSE = remark("leak", overlap=SHARED), remark("aa_failed", level=0.01)
 # By name, since values of one name are of one kind but where a code says otherwise.
 VALUES: dict[str, Any] = {
     "all_after": 0.5, "all_before": 0.125, "any_after": 0.75, "any_before": 0.25, "better": 295,
@@ -46,7 +47,7 @@ VALUES: dict[str, Any] = {
     "a.jsonl", "files": ["a.jsonl"], "first": "before", "fixed": 3, "found": "3 draws", "flags": ["a",
     "b"], "greedy": 40.0, "groups": 4096, "here": 1, "how": "by\nhand", "items": ["q1", "q2"],
     "items_fixed": False, "last": 9, "level": 0.05, "looks": 20,
-    "limits": [{"name": "health.retries", "set": 9.0, "usual": 2}],
+    "lost": [CAUSE], "limits": [{"name": "health.retries", "set": 9.0, "usual": 2}],
     "made": "2026-01-02", "margin": 0.05, "margins": [{"change": "fall", "points": 2.5}],
     "matters": 10.0, "measure": "parsed_rate", "measured": 0.7, "measures": ["parsed_rate"], "model":
     WHOLE, "most": 7, "n": 3, "n_clusters": 2, "needed": 6, "note": "odd", "of": 12, "of_plan": 1,
@@ -57,7 +58,6 @@ VALUES: dict[str, Any] = {
     "error", "step": 3, "stopped": "step 3", "strata": ["tier=few"], "suite": "cd" * 32, "times": 2,
     "trained": 50.0, "what": "draws", "where": "a.jsonl, line 3", "worst": 50.0,
 }  # fmt: skip
-INNER, CAUSE = remark("leak", overlap=SHARED), remark("aa_failed", level=0.01)
 OF_CODE: dict[str, dict[str, Any]] = {
     "alarm": {"alarm": RUNG},
     "alarm_in_training": {

@@ -19,9 +19,9 @@ from tests.house import ROOT
 from tests.stages.test_own_base import small
 
 
-def asked(project: Project, *controls: str) -> Project:
+def asked(project: Project, *controls: str, share: float = 1.0) -> Project:
     values = project.params.model_dump(mode="json")
-    values["claim"]["controls"] = list(controls)
+    values["claim"] |= {"controls": list(controls), "control_share": share}
     return Project(project.root, parse_params(values))
 
 
@@ -49,13 +49,14 @@ def test_nothing_is_trained_where_no_control_was_asked_for(project: Project) -> 
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_a_control_is_played_on_the_held_out_suite_and_twice_the_same(project: Project) -> None:
-    wanted = asked(project, "aa", "random_reward")
+    wanted = asked(project, "aa", "random_reward", share=0.4)
+    assert 0 < wanted.params.control_steps < wanted.params.train.steps
     control.run(wanted)
     first = {path.name: path.read_bytes() for path in project.results("control.json").parent.iterdir()}
     assert set(first) == {"control.json", "control_eval.jsonl"}
     facts = facts_of(project)
     assert facts.asked
-    assert facts.chosen_step == facts.steps == wanted.params.train.steps, (
+    assert facts.chosen_step == facts.steps == wanted.params.control_steps, (
         "the last one, whatever validation says"
     )
     assert facts.validation_step is not None

@@ -33,8 +33,9 @@ WRITES = (FOLDER,)
 def run(project: Project) -> None:
     """Write control.json, and what the held-out suite says of a policy that was paid by the toss of a coin.
 
-    Everything but the pay and the choice of the checkpoint is as in the training that the claim is about:
-    items, order, seed and settings. What is played is the last checkpoint: validation, which goes by true
+    Everything but the pay, the choice of the checkpoint and, if claim.control_share asks for fewer, the
+    number of steps is as in the training that the claim is about: items, order, seed and settings. What is
+    played is the last checkpoint: validation, which goes by true
     rewards, mostly chooses step 0 here, and that is the base itself. Nothing is trained unless claim.controls
     has random_reward. An interrupted call is gone on with.
 
@@ -49,8 +50,8 @@ def run(project: Project) -> None:
 
 
 def _to_the_end(params: Params) -> Params:
-    """Return the settings with the last checkpoint for the rule, and without the alarms that end a training:
-    what becomes of this one is what is asked."""
+    """Return the settings of the control: with its steps, the last checkpoint for the rule, and without the
+    alarms that end a training: what becomes of this one is what is asked."""
     endless = {
         name: getattr(params.health, name).model_copy(update={"stop_for": params.train.steps + 1})
         for name in ("zero_variance", "truncated")
@@ -59,6 +60,7 @@ def _to_the_end(params: Params) -> Params:
         update={
             "health": params.health.model_copy(update=endless),
             "claim": params.claim.model_copy(update={"checkpoint_rule": "last"}),
+            "train": params.train.model_copy(update={"steps": params.control_steps}),
         }
     )
 
@@ -98,10 +100,10 @@ def _train_and_measure(project: Project) -> None:
             credit=partial(coin, params.seed),
         )
         base, history = open_policy(params, root / BASE), History()
-        own = ControlFacts(asked=True, base_digest=base.digest, seed=params.seed, steps=params.train.steps)
+        own = ControlFacts(asked=True, base_digest=base.digest, seed=params.seed, steps=params.control_steps)
         shutil.rmtree(root / FOLDER, ignore_errors=True)
         with progress(
-            "control: steps", params.train.steps, done=0 if start is None else start.step
+            "control: steps", params.control_steps, done=0 if start is None else start.step
         ) as advance:
             try:
                 trained = train(
@@ -128,7 +130,7 @@ def _train_and_measure(project: Project) -> None:
                 if processes.main:
                     save_adapter(adapter, trained)
             del base
-            tell("trained", {"step": params.train.steps})
+            tell("trained", {"step": params.control_steps})
             with processes.as_one():
                 played = open_policy(params, root / BASE, adapter)
             suites = [inputs.heldout]
@@ -147,7 +149,7 @@ def _train_and_measure(project: Project) -> None:
                 "other_machines": folder.other_machines,
             }
             write_json(project.results("control.json"), own.model_copy(update=facts))
-            steps = counted(params.train.steps, "steps")
+            steps = counted(params.control_steps, "steps")
             said = f"the last checkpoint was played, validation would have chosen step {by_validation}"
             say(f"control: {steps} for random rewards; {said}")
             folder.close()

@@ -3,6 +3,7 @@ complete."""
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from pathlib import PurePath
@@ -52,6 +53,9 @@ class ClaimSettings(Settings):
         description=(
             "aa: base against base, always; random_reward: the same training for rewards that mean nothing"
         )
+    )
+    control_share: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=1.0, description="of train.steps, so many the control for random rewards takes"
     )
 
     @model_validator(mode="after")
@@ -478,6 +482,11 @@ class Params(Settings):
         if self.evaluation.open:
             return ("heldout", *self.dataset.secondary)
         return (self.validation.suite,)
+
+    @property
+    def control_steps(self) -> int:
+        """Steps of the control for random rewards, whole ones; 0 where assay does not train."""
+        return 0 if self.external is not None else math.ceil(self.claim.control_share * self.train.steps)
 
     @property
     def external(self) -> ExternalTraining | None:

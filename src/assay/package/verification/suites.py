@@ -154,9 +154,9 @@ def policies_named(package: Unpacked) -> LookResult:
         wrong.append(f"control.json, asked: {control.asked}; claim.controls of params.yaml says {asked}")
     told = (control.seed, control.steps, control.base_digest)
     of = package.trained if control.asked else None
-    if of is not None and told != (of.seed, of.steps, of.base_digest):
-        wrong.append("control.json: seed, steps or base are not those of train.json")
     params = package.project.params
+    if of is not None and told != (of.seed, params.control_steps, of.base_digest):
+        wrong.append("control.json: seed, steps or base are not those of train.json and params.yaml")
     if params.evaluation.open and (package.opened.policy_digest, package.opened.family) != (
         trained.policy_digest,
         recipe_of(params).family,

@@ -26,6 +26,7 @@ from assay.stages.render_evidence.arms import AGAIN, CONTROL, Arm, ArmReader
 from assay.verdict.evidence.claim.claim import UNREAD, Claim
 from assay.verdict.evidence.claim.openings import Openings, opening_obstacles, opening_warnings, openings_of
 from assay.verdict.evidence.claim.plan import ClaimPlan, plan_of
+from assay.verdict.evidence.claim.random_reward import control_left_out
 from assay.verdict.evidence.claim.relaxed import looser_limits, other_measuring
 from assay.verdict.evidence.claim.verdict import DRAFT
 from assay.verdict.evidence.claim.warnings import (
@@ -136,7 +137,7 @@ def claim_inputs(reader: ArmReader, plan: ClaimPlan, trained: Training, arms: Ar
     arm, bars, warned = _random_arm(reader, facts, trained)
     params = project.params
     if claimed:  # what weakens a claim weakens no draft
-        notes = [*notes, *looser_limits(params), *other_measuring(params), *warned]
+        notes = [*control_left_out(params), *notes, *looser_limits(params), *other_measuring(params), *warned]
     return ClaimInputs([*blockers, *bars], notes, planned, again, arm, facts.health, opened)
 
 
@@ -266,15 +267,15 @@ def _random_arm(
     if facts.stopped is not None:
         return None, [remark("control_stopped", stopped=facts.stopped)], []
     report, episodes = reader.arm(CONTROL)
-    bars = list[Remark]()
-    if (facts.seed, facts.steps, facts.base_digest) != (trained.seed, trained.steps, trained.base_digest):
+    bars, steps = list[Remark](), reader.project.params.control_steps
+    if (facts.seed, facts.steps, facts.base_digest) != (trained.seed, steps, trained.base_digest):
         bars.append(remark("control_of_other_training"))
     if facts.policy_digest != report.policy_digest or report.policy_digest in (
         trained.base_digest,
         trained.policy_digest,
     ):
         bars.append(remark("control_of_other_policy"))
-    if facts.chosen_step != trained.steps and facts.steps == trained.steps:  # else said above already
+    if facts.chosen_step != steps and facts.steps == steps:  # else said above already
         bars.append(remark("control_of_other_step", step=facts.chosen_step, last=facts.steps))
     notes = control_health(facts.health)
     if facts.other_machines:

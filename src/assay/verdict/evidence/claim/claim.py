@@ -33,6 +33,7 @@ from assay.verdict.evidence.claim.left_out import LeaveOneOut, leave_one_out
 from assay.verdict.evidence.claim.openings import Openings
 from assay.verdict.evidence.claim.plan import ClaimPlan, plan_digest
 from assay.verdict.evidence.claim.random_reward import (
+    LEFT_OUT,
     RandomRewardControl,
     random_reward_control,
     random_reward_warnings,
@@ -413,6 +414,7 @@ def compare(
         ),
         warnings=(
             *([as_good] if as_good and gain else ()),
+            *(each for each in notes if each.code == LEFT_OUT),
             *warnings(head | numbers, plan, primary, effect),
             *at_bounds(primary),
             *reward_fell(effect, numbers["secondary"]),
@@ -429,7 +431,7 @@ def compare(
                     sharpening(effect, numbers["rivals"], primary),
                 ),
             ),
-            *notes,
+            *(each for each in notes if each.code != LEFT_OUT),
         ),
     )
 

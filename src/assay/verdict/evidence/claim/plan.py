@@ -70,6 +70,13 @@ class ClaimPlan(Record):
         default=("aa",),
         description="aa: base against base; random_reward: a training for random rewards beside it",
     )
+    control_share: float = Field(
+        default=1.0,
+        gt=0,
+        le=1,
+        description="of the steps of the training, so many that for random rewards takes; 1: all, or hashed"
+        " before plans said so",
+    )
     rivals: dict[str, RivalKind] = Field(
         default={},
         description="who else plays the held-out items, by name; better than every trivial one is what skill"
@@ -147,6 +154,7 @@ def plan_of(
         secondary=("mean_reward",) if claim.primary == "success" else ("mean_reward", "success_rate"),
         guardrails={"parsed_rate": claim.parsed_rate_margin},
         controls=tuple(claim.controls),
+        control_share=claim.control_share if "random_reward" in claim.controls else 1.0,
         rivals=dict(rivals),
         reward_range=reward_range,
         temperature=params.generation.measured_at,

@@ -3,18 +3,26 @@ the task."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from pydantic import Field
 
+from assay.core.config.settings import Params, PretrainedBase
 from assay.core.records import Episode, HealthSummary, Interval, Record
 from assay.core.seeds import rng as labelled_rng
+from assay.rollout.evaluation.measures import mean_of
 from assay.verdict.evidence.claim.differences import Comparison, compare_measure, measure_of_primary
 from assay.verdict.evidence.claim.effect import Direction, Size, effect_in
 from assay.verdict.evidence.claim.plan import ClaimPlan
 from assay.verdict.evidence.claim.verdict import arm_obstacles
 from assay.verdict.evidence.words.remarks import Remark, remark
+
+# Of the base's rate: at or below it the control has collapsed. From which share of episodes on they say one
+# thing, and up to which they do not.
+COLLAPSED, CONSTANT, VARIED = 0.5, 0.9, 0.7
+LEFT_OUT = "random_reward_left_out"
 
 
 class RandomRewardControl(Record):
@@ -31,13 +39,19 @@ class RandomRewardControl(Record):
     p: float | None
     ahead: Interval | None = Field(description="trained - random rewards over paired items, shares")
     ahead_p: float | None
-    trained_is_ahead: bool | None = Field(description="null where nothing can be tested")
+    trained_is_ahead: bool | None = Field(description="null where nothing can be tested, or it collapsed")
     n_clusters: int = Field(ge=0)
     n_items: int = Field(ge=0)
     red: tuple[str, ...] | None = Field(
         description="alarms of that training that were RED, by rule and step; null: nobody watched it"
     )
     unmeasured: tuple[str, ...] | None = Field(description="rules that had nothing to read there")
+    share: float = Field(default=1.0, gt=0, le=1, description="of the steps of the training proper")
+    collapsed: tuple[Remark, ...] = Field(
+        default=(),
+        description="what was left of the base's play at half or less: to be ahead of that shows nothing, and"
+        " counts for nothing",
+    )
 
 
 def random_reward_control(
@@ -66,14 +80,15 @@ def random_reward_control(
     )
     barred = arm_obstacles({"before": base, "random-reward": random_arm, "after": trained}, plan)
     if barred:
-        known = {"comparable": False, "reason": tuple(barred), "n_clusters": 0, "n_items": 0}
+        known: dict[str, object] = {"comparable": False, "reason": tuple(barred)}
+        known |= {"n_clusters": 0, "n_items": 0, "share": plan.control_share, "collapsed": ()}
         return RandomRewardControl.model_validate(dict.fromkeys(RandomRewardControl.model_fields) | known)
     unseen = plan.unseen
     gained = compare_measure(base, random_arm, measure, labelled_rng(seed, "random reward"), unseen=unseen)
     ahead = compare_measure(
         random_arm, trained, measure, labelled_rng(seed, "trained against random reward"), unseen=unseen
     )
-    effect = effect_in(gained, plan, alpha=plan.alpha)
+    effect, lost = effect_in(gained, plan, alpha=plan.alpha), tuple(_collapse(base, random_arm))
     return RandomRewardControl(
         comparable=True,
         reason=None,
@@ -85,12 +100,31 @@ def random_reward_control(
         p=gained.p,
         ahead=ahead.difference,
         ahead_p=ahead.p,
-        trained_is_ahead=None if ahead.p is None else _is_ahead(ahead, plan, alpha),
+        trained_is_ahead=None if ahead.p is None or lost else _is_ahead(ahead, plan, alpha),
         n_clusters=gained.n_clusters,
         n_items=gained.difference.n,
         red=None if health is None else red_rules(health),
         unmeasured=None if health is None else health.unmeasured,
+        share=plan.control_share,
+        collapsed=lost,
     )
+
+
+def _collapse(base: Sequence[Episode], arm: Sequence[Episode]) -> Iterator[Remark]:
+    """Yield what a policy has lost of the base's play, beyond what could teach anything of rewards."""
+    for measure in ("parsed_rate", "success_rate"):
+        was, is_ = (mean_of(episodes, measure) for episodes in (base, arm))
+        if was and is_ is not None and is_ <= COLLAPSED * was:
+            yield remark("control_lost", measure=measure, before=was, after=is_)
+    was, is_ = (_commonest_share(episodes) for episodes in (base, arm))
+    if was <= VARIED and is_ >= CONSTANT:
+        yield remark("control_says_one_thing", before=was, after=is_)
+
+
+def _commonest_share(episodes: Sequence[Episode]) -> float:
+    """Return the share of episodes that write the same as any other does, the commonest."""
+    said = Counter(tuple(turn.completion for turn in episode.turns) for episode in episodes)
+    return said.most_common(1)[0][1] / said.total()
 
 
 def _is_ahead(ahead: Comparison, plan: ClaimPlan, alpha: float) -> bool:
@@ -115,6 +149,16 @@ def random_reward_warnings(control: RandomRewardControl | None) -> list[Remark]:
         found.append(remark("random_rewards_improved", **gap))
     if control.direction == "worse":
         found.append(remark("random_rewards_worsened", **gap))
-    if not control.trained_is_ahead:
+    if control.collapsed:
+        found.append(remark("random_rewards_collapsed", lost=control.collapsed))
+    elif not control.trained_is_ahead:
         found.append(remark("random_rewards_not_beaten", difference=control.ahead, p=control.ahead_p))
     return found
+
+
+def control_left_out(params: Params) -> list[Remark]:
+    """Return the warning that a pretrained base was trained without this control: rewards that mean nothing
+    can raise what such a model scores."""
+    asked = "random_reward" in params.claim.controls
+    taught = isinstance(params.base, PretrainedBase) or params.external is not None
+    return [remark(LEFT_OUT)] if taught and not asked else []

@@ -54,6 +54,7 @@ NUMBERS: dict[str, tuple[float, Looser]] = {
     "base.gates.parsed_rate": (0.9, "below"),
     "base.gates.episodes": (256, "below"),
     "claim.parsed_rate_margin": (0.05, "above"),
+    "claim.control_share": (0.34, "below"),
 }
 # Of choices the usual ones.
 CHOICES: dict[str, tuple[Any, ...]] = {

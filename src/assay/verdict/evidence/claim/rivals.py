@@ -96,8 +96,9 @@ def why_no_skill(
     ahead: dict[str, Interval | None] = {
         name: each.difference for name, each in trivial.items() if not each.beaten
     }
-    if random_reward is not None and random_reward.comparable and not random_reward.trained_is_ahead:
-        ahead["the training for random rewards"] = random_reward.ahead
+    control = random_reward
+    if control is not None and control.comparable and not (control.collapsed or control.trained_is_ahead):
+        ahead["the training for random rewards"] = control.ahead
     told = [{"name": name, "difference": difference} for name, difference in ahead.items()]
     return remark("rivals_not_beaten", level=level, rivals=told) if told else None
 

@@ -229,8 +229,14 @@ def random_reward_said(control: RandomRewardControl | None) -> str:
     found = "equivalent to" if control.size == "equivalent" else "not shown to differ from"
     if control.direction in ("better", "worse"):
         found = f"{control.direction} than"
+    steps = "" if control.share == 1 else f" ({100 * control.share:.0f} % of the steps)"
+    if control.collapsed:
+        return (
+            f"Random-reward arm{steps}: it collapsed ({say_all(control.collapsed)}), and being ahead of it"
+            f" shows nothing.{_alarms_said(control)}"
+        )
     return (
-        f"Random-reward arm: {found} the base, {difference_text(control.difference, rate=True)}"
+        f"Random-reward arm{steps}: {found} the base, {difference_text(control.difference, rate=True)}"
         f" points, {p_text(control.p)}; the training proper is ahead by"
         f" {difference_text(control.ahead, rate=True)} points, {p_text(control.ahead_p)}."
         f"{_alarms_said(control)}"
