@@ -22,7 +22,8 @@ BESIDE = ("constraints.txt", "requirements.txt", "pyproject.toml", "LICENSE")
 RAN = frozenset(
     f"{SOURCE}/{name}"
     for name in (
-        *("core", "rollout/tasks", "rollout/dataset", "rollout/audit", "rollout/audit/contamination.py"),
+        *("core", "rollout/tasks", "rollout/dataset", "rollout/audit"),
+        *("rollout/audit/coincidence.py", "rollout/audit/contamination.py"),
         *("rollout/policy", "rollout/evaluation", "health/rules", "training", "verdict/statistics"),
         *("verdict/evidence", "verdict/evidence/claim/plan.py", "pipeline", "stages/fingerprint.py"),
         *("stages/base.py", "stages/pre_eval.py", "stages/train.py", "stages/control.py"),
