@@ -297,6 +297,14 @@ _KINDS: dict[str, tuple[Callable[[], Said], set[str]]] = {
     "clusters of some rows": (
         _clusters(lambda k: f"c{k // 30}" if k < 60 else ""), {"clusters_not_held"}
     ),
+    "three tasks gain and hide that one is lost": (
+        pair(
+            lambda k, row: {"task": f"t{k % 4}", "score": float(k % 4 == 0 or row["score"])},
+            lambda k, row: {"task": f"t{k % 4}", "score": float(k % 4 != 0)},
+            rival=rows_of("rival", 0.1, lambda k, row: {"task": f"t{k % 4}"}),
+        ),
+        {"worse_on_suite"},
+    ),
     "nothing is known of either": (pair(), {"not_known_alike"}),
     "a grader that one file names": (condition(csv, {}, {"judge_model": "a/b"}), {"not_known_alike"}),
 }  # fmt: skip

@@ -293,19 +293,29 @@ def test_the_metric_is_any_column_and_then_a_success_does_not_decide(tmp_path: P
         judged(path, path, "--metric", "f1", "--columns", "score=success")
 
 
-def test_a_folder_of_tasks_without_a_common_score_says_how_to_judge_one_of_them(tmp_path: Path) -> None:
+def test_of_a_folder_of_tasks_each_is_read_by_its_own_score_and_the_message_leads_there(
+    tmp_path: Path,
+) -> None:
     for name in ("before", "after"):
         _samples(tmp_path / name / "samples_arc_2025-01-01.jsonl", acc=float, acc_norm=lambda won: 1.0)
         _samples(tmp_path / name / "samples_sums_2025-01-01.jsonl", "strict", exact_match=float)
     folders = [tmp_path / name for name in ("before", "after")]
-    for words in ([], ["--metric", "acc"], ["--metric", "exact_match"], ["--metric", "exact_match,strict"]):
-        with pytest.raises(DataError, match="a score that all files of the folder have") as told:
+    for words in ([], ["--metric", "exact_match"], ["--metric", "exact_match,strict"]):
+        with pytest.raises(DataError, match="one score of each task, found arc: acc, acc_norm") as told:
             judged(*folders, *words)
-        assert "acc, acc_norm" in told.value.found and "exact_match" in told.value.found
+        assert judged(*folders, *shlex.split(told.value.fix)).n_items == 2 * N
     claim, told_then = follow(*folders)
     assert len(told_then) == 1 and claim.after is not None and claim.after.value == RIGHT["after"] / N
-    with pytest.raises(DataError, match=r"the metric wer, found acc, acc_norm(.|\n)*--metric acc"):
+    assert judged(*folders, "--metric", "acc") == claim
+    with pytest.raises(
+        DataError, match=r"the metric wer, found acc, acc_norm, exact_match(.|\n)*--metric acc"
+    ):
         judged(*folders, "--metric", "wer")
+    with pytest.raises(DataError, match="a task drop, found arc, sums"):
+        judged(*folders, "--metric", "drop=f1")
+    with pytest.raises(DataError, match="the filter loose, found strict") as told:
+        judged(*folders, "--metric", "arc=acc;sums=exact_match,loose")
+    assert judged(*folders, *shlex.split(told.value.fix)) == claim
 
 
 def test_a_filter_that_is_not_there_is_told_which_are(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from assay.verdict.judge.reading import Arm
 from assay.verdict.judge.rows import JudgedRow
 from assay.verdict.judge.several import TABLE, judge_several, write_table
 from assay.verdict.judge.sources import ArmRecord, JudgedLook, Judgement
+from assay.verdict.judge.suite import rows_by_task
 from assay.verdict.judge.verdict import Judged
 
 NAMED = "columns.yaml"
@@ -124,6 +125,9 @@ def write_all(told: Judgement, texts: Mapping[str, str], judged: Judged, out: Pa
     say(f"{heading(judged.claim)}: {judged.claim.sentence}")
     if judged.claim.first_said:
         say(judged.claim.first_said)
+    for row in rows_by_task(told, judged.claim):
+        moved = f"{row['before, %']} → {row['after, %']} %: {row['difference, points']} points"
+        say(f"task {row['task']} ({row['measured']}): {moved}, {row['items']} items, shown: {row['shown']}")
     say(f"reason: {judged.claim.reason}")
     for text in judged.claim.warnings:
         say(f"warning: {text}")

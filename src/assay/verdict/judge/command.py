@@ -117,11 +117,7 @@ def read_arms(paths: Mapping[str, Path], asked: JudgeRequest) -> dict[str, Arm]:
         AssayError: A file cannot be read, or a rival is another arm.
     """
     wanted, every = read_asked(asked.metric, asked.columns, asked.bounds), {**paths, **_rivals(asked.rival)}
-    first, *others = every.values()
-    arms = {}
-    for name, path in every.items():
-        beside = others[0] if others and path == first else first
-        arms[name] = read_arm(path, name, wanted, asked.draws, beside=beside)
+    arms = {name: read_arm(path, name, wanted, asked.draws) for name, path in every.items()}
     for columns in dict.fromkeys(arm.columns for arm in arms.values() if arm.columns):
         say(f"columns: {columns}")
     refuse_same(arms, set(paths))

@@ -49,7 +49,7 @@ def gate_of(claim: Claim, plan: JudgePlan) -> Gate:
         return Gate("NOT SHOWN", NOT_SHOWN, f"the interval does not exclude {said}")
     if effect.direction != "better":
         return Gate("NOT SHOWN", NOT_SHOWN, claim.reason)
-    worse = losses_of(claim.guardrails, claim.secondary, claim.secondary_suites, claim.plan)
+    worse = losses_of(claim.guardrails, claim.secondary, claim.secondary_suites, claim.plan, claim.strata)
     if worse or (plan.rivals and claim.verdict != "BETTER"):
         return Gate("NOT SHOWN", NOT_SHOWN, say_all(worse) if worse else claim.reason)
     if plan.rivals:

@@ -12,7 +12,7 @@ from assay.core.counting import counted
 from assay.core.storage.files import write_text
 from assay.core.storage.json import digest, write_json
 from assay.verdict.evidence.claim.differences import measure_of_primary
-from assay.verdict.evidence.escape import one_line, visible
+from assay.verdict.evidence.escape import markdown_table, one_line, visible
 from assay.verdict.evidence.figures.comparison_figures import before_after_summary, words_of
 from assay.verdict.evidence.figures.drawing import render
 from assay.verdict.evidence.figures.findings import of_forest
@@ -26,6 +26,7 @@ from assay.verdict.judge.gate import gate_block
 from assay.verdict.judge.plan import planned_said
 from assay.verdict.judge.rows import JudgedRow, as_episodes
 from assay.verdict.judge.sources import CLAIM, REPORT, SUMMARY, ArmRecord, Judgement
+from assay.verdict.judge.suite import tasks_frame
 from assay.verdict.judge.verdict import Judged
 
 ROWS = "before.csv and after.csv in the package"
@@ -45,6 +46,8 @@ def report_of(told: Judgement, judged: Judged) -> str:
     tables = {}
     if reports is not None:
         tables["Every measure"] = measures_frame(*reports, judged.gaps)
+        if not (tasks := tasks_frame(told, claim)).empty:
+            tables["By task"] = tasks
         if claim.strata:
             tables["By stratum"] = strata_frame(claim, *reports)
     before, after = judged.arms
@@ -99,7 +102,9 @@ def summary_of(told: Judgement, judged: Judged) -> str:
         warned = "\n".join(f"- {one_line(str(each))}" for each in claim.warnings)
         why = f"{visible(claim.sentence)} Reason: {one_line(claim.reason)}."
         return f"{head}**{claim.verdict}.** {why}\n\n{warned}\n"
-    return head + readme_block(claim, *judged.reports, judged.gaps)
+    block = readme_block(claim, *judged.reports, judged.gaps)
+    tasks = tasks_frame(told, claim)
+    return head + block + ("" if tasks.empty else f"\n{markdown_table(tasks)}\n")
 
 
 def limits_of(told: Judgement) -> tuple[str, ...]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from assay.core.errors import DataError
 from assay.core.storage.files import sha256_bytes
 from assay.core.storage.untrusted import open_regular, sha256_capped
 from assay.rollout.tables.columns import OPTION, Columns, Meaning, list_names
@@ -29,6 +30,7 @@ from assay.verdict.judge.forms import Asked, counts_repeats, readings, scores_in
 from assay.verdict.judge.inspect_logs import InspectLog
 from assay.verdict.judge.rows import NO_STRATA, JudgedRow, rows_text, short_digest
 from assay.verdict.judge.sources import ArmRecord, Form, Reading, SourceFile
+from assay.verdict.judge.suite import LABEL, Metrics
 from assay.verdict.judge.written import WrittenTexts
 
 if TYPE_CHECKING:
@@ -55,7 +57,7 @@ class Arm:
     chosen: Mapping[Meaning, str] = field(default_factory=dict)
 
 
-def read_arm(path: Path, name: str, asked: Asked, draws: int | None, *, beside: Path | None = None) -> Arm:
+def read_arm(path: Path, name: str, asked: Asked, draws: int | None) -> Arm:
     """Return the results in a file, or in all files of a folder, whose items then carry the task's name.
 
     Args:
@@ -63,16 +65,22 @@ def read_arm(path: Path, name: str, asked: Asked, draws: int | None, *, beside: 
         name: Of the arm.
         asked: What is read of every row.
         draws: How many of each item, the first ones; None: all.
-        beside: What it will be compared with, for messages.
 
     Raises:
         DataError: A file cannot be read, holds an item twice, or results of more than one model.
     """
     files = files_of(path)
-    if len(files) > 1:
-        _refuse_suite(files, asked, path, beside)
-    reader = _ArmReader(name, asked)
-    sources = tuple(reader.read(file, several=len(files) > 1) for file in files)
+    several = len(files) > 1
+    known = {file: (_task_of(file), _scores_of(file, asked) if several else ()) for file in files}
+    metrics = Metrics(asked.metric)
+    if several or metrics.by_task:
+        metrics.check(known, path)
+    reader, sources = _ArmReader(name, asked), tuple[SourceFile, ...]()
+    for file, (task, scores) in known.items():
+        try:
+            sources += (reader.read(file, metrics.of(task, scores), several=several),)
+        except DataError as error:
+            raise (metrics.led(error, task) if several else error) from None
     arm = reader.finish(str(path), sources, draws)
     models = sorted({each.model for each in sources if each.model} | reader.models)
     if len(models) > 1:
@@ -126,26 +134,13 @@ def files_of(path: Path) -> list[Path]:
     return chosen
 
 
-def _refuse_suite(files: Sequence[Path], asked: Asked, folder: Path, beside: Path | None) -> None:
-    """Refuse a folder of tasks that have no score in common, before one of them is named to all.
-
-    Raises:
-        DataError: Says which has which, and how to judge one of them.
-    """
-    known = {file: names for file in files if (names := _scores_of(file, asked))}
-    shared = set.intersection(*map(set, known.values())) if known else set()
-    wanted = (asked.metric or "").partition(",")[0]
-    if not known or (wanted in shared if wanted else shared):
-        return
-    if wanted and not any(wanted in names for names in known.values()):
-        return  # a name that is nowhere: the first file says what there is
-    file, names = next((file, names) for file, names in known.items() if not wanted or wanted in names)
-    told = "; ".join(f"{each.name}: {list_names(names)}" for each, names in list(known.items())[:4])
-    task = file.name.rpartition("_")[0] or file.name
-    others = [] if beside is None or not beside.exists() else files_of(beside)
-    other = next((each for each in others if each.name.startswith(task)), "AFTER")
-    fix = f"judge each file alone: assay judge {file} {other} --metric {wanted or names[0]}"
-    raise refuse("a score that all files of the folder have", told, str(folder), fix)
+def _task_of(path: Path) -> str:
+    """Return what the task of a file is called, by its head or its name."""
+    if path.suffix.lower() == ".eval":
+        return InspectLog(path).task or path.stem
+    if path.name.startswith("samples_") and path.suffix == ".jsonl":
+        return path.stem.removeprefix("samples_").rpartition("_")[0] or path.stem
+    return path.stem
 
 
 def _scores_of(path: Path, asked: Asked) -> tuple[str, ...]:
@@ -170,6 +165,7 @@ class _ArmReader:
         self._digests: dict[str, str] = {}
         self._shared: dict[str, Mapping[str, str]] = {}
         self._drawn: dict[str, int] = {}
+        self._homes: dict[str, int] = {}  # of how many tasks an item's id is
         self._without: list[dict[str, str]] = []
         self._successes = self._clustered = 0
         self._written = WrittenTexts()
@@ -177,9 +173,10 @@ class _ArmReader:
         self.models: set[str] = set()
         self._told: str | None = None  # the model that the rows of this file name
 
-    def read(self, path: Path, *, several: bool) -> SourceFile:
-        """Take up one file; return what it is."""
-        suffix, metric = path.suffix.lower(), self._asked.metric
+    def read(self, path: Path, metric: str | None, *, several: bool) -> SourceFile:
+        """Take up one file by one of its scores, None for the only one; return what it is."""
+        suffix = path.suffix.lower()
+        self._asked = replace(self._asked, metric=metric)
         about = Conditions()
         form: Form | None
         self._conditions, self._answers_here = RowConditions(), set()
@@ -202,7 +199,7 @@ class _ArmReader:
         task = about.task
         before, self._told = len(self._rows), None
         prefix = f"{task or path.stem}/" if several else ""
-        labels = {"task": task or path.stem} if several else None
+        labels = {LABEL: task or path.stem} if several else None
         for reading in found:
             assert form is not None
             self._take(reading, form, prefix, labels)
@@ -279,12 +276,17 @@ class _ArmReader:
         if each.model:
             self.models.add(each.model)
             self._told = each.model
-        seen = self._drawn.get(item, 0)
+        # Tasks of one table may number their items alike: `finish` then puts the task before each.
+        own = each.strata.get(LABEL, "") if form in TABLES and not labels else ""
+        place = f"{own}\0{item}"
+        seen = self._drawn.get(place, 0)
+        if not seen:
+            self._homes[item] = self._homes.get(item, 0) + 1
         if seen and each.draw is None and not counts_repeats(form, self._asked):
             fix = "leave out what is there twice; or number the draws of an item in a column draw, from 0;"
             fix += f" or {OPTION} draw=# if each is one more draw"
             raise refuse("each item once, or a column draw", f"{item!a} again", each.place, fix)
-        self._drawn[item] = seen + 1
+        self._drawn[place] = seen + 1
         self._answers[each.answers] = self._answers.get(each.answers, 0) + 1
         if form not in TABLES or each.answers > 1:  # a row of a table may hold one answer of those it had
             self._answers_here.add(each.answers)
@@ -340,6 +342,12 @@ class _ArmReader:
     def finish(self, where: str, sources: tuple[SourceFile, ...], most: int | None) -> Arm:
         """Return the arm: draws from 0 on, of `most` an item the first."""
         n = len(self._rows)
+        if max(self._homes.values(), default=0) > 1:
+            for row in self._rows:
+                task = row.strata.get(LABEL, "")
+                row.cluster, row.item_id = (
+                    self._once(f"{task}/{each}") for each in (row.cluster, row.item_id)
+                )
         if 0 < self._successes < n:
             raise refuse("a success on every row, or on none", f"{self._successes} of {n}", where)
         if self._without:

@@ -36,6 +36,7 @@ from assay.verdict.judge.rows import (
     warnings,
 )
 from assay.verdict.judge.sources import Judgement
+from assay.verdict.judge.suite import LABEL
 from assay.verdict.statistics.openings import opening_level
 from assay.verdict.statistics.report import Decoding, Report, summarise
 
@@ -283,6 +284,7 @@ def _plan(
         cluster_name=cluster_name,
         secondary=("mean_reward",) if scored else (),
         guardrails=guardrails,
+        tasks=LABEL if len({row.strata.get(LABEL) for row in before} - {None}) > 1 else None,
         rivals=dict.fromkeys(told.rivals, "trivial"),
         reward_range=told.bounds
         if scored and all_know(before, "share") and all_know(after, "share")

@@ -390,7 +390,7 @@ def compare(
         }
         return Claim(**head, **numbers, **said)
     better, as_good = instead_of_training(numbers["rivals"])
-    losses = losses_of(guardrails, numbers["secondary"], numbers["secondary_suites"], plan)
+    losses = losses_of(guardrails, numbers["secondary"], numbers["secondary_suites"], plan, numbers["strata"])
     verdict, reasons = _decided(head | numbers, plan, primary, effect, losses, better)
     gain = effect.direction == "better" and not stops
     return Claim(

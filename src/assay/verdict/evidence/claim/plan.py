@@ -113,6 +113,10 @@ class ClaimPlan(Record):
         default=None,
         description="share of common words from which held-out records are one cluster; null: not united",
     )
+    tasks: str | None = Field(
+        default=None,
+        description="label of strata that are tasks of their own: a loss in one is a loss of the claim",
+    )
     secondary_suites: dict[str, PlannedSuite] = Field(
         default={},
         description="by data file; the primary metric on each, two-sided, Holm-corrected over them, whatever"

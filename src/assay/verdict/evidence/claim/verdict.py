@@ -198,16 +198,25 @@ def losses_of(
     comparisons: Mapping[str, Comparison],
     suites: Mapping[str, SecondarySuite],
     plan: ClaimPlan,
+    strata: Mapping[str, Comparison],
 ) -> list[Remark]:
     """Return what of the plan is shown to have got worse beside the primary metric: guardrails, confirmatory
-    metrics, p <= alpha after Holm, and secondary suites."""
+    metrics and tasks, p <= alpha after Holm, and secondary suites."""
+    tasks = {name: each for name, each in strata.items() if is_task(name, plan)}
     worse = [g.measure for g in guardrails if g.outcome == "regressed"] + against_primary(comparisons, plan)
     found = [remark("worse_beside", measures=list(dict.fromkeys(worse)))] if worse else []
     return found + [
         remark("worse_on_suite", suite=name, before=each.before, after=each.after, difference=each.difference)
-        for name, each in suites.items()
-        if each.direction == "worse"
+        for name, each in (
+            *((name, each) for name, each in suites.items() if each.direction == "worse"),
+            *((name.partition("=")[2], tasks[name]) for name in against_primary(tasks, plan)),
+        )
     ]
+
+
+def is_task(stratum: str, plan: ClaimPlan) -> bool:
+    """Return whether a stratum, as "label=value", is a task of its own."""
+    return plan.tasks is not None and stratum.startswith(f"{plan.tasks}=")
 
 
 def against_primary(comparisons: Mapping[str, Comparison], plan: ClaimPlan) -> list[str]:
@@ -254,7 +263,8 @@ def warnings(
         found.append(remark("margin_bounded", matters=matters, margins=bounded))
     if claim["control"].passed is None:
         found.append(remark("control_not_run", reason=claim["control"].reason))
-    if worse := against_primary(claim["strata"], plan):
+    strata = {name: each for name, each in claim["strata"].items() if not is_task(name, plan)}
+    if worse := against_primary(strata, plan):
         found.append(remark("strata_worse", level=plan.alpha, strata=worse))
     found += [
         remark("worse_within_margin", measure=g.measure, margin=g.margin, difference=g.difference)
