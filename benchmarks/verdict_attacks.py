@@ -27,6 +27,7 @@ from assay.core.records import Episode, OpenedRecords, OtherPolicy, Turn
 from assay.core.seeds import derive_seed, rng
 from assay.rollout.dataset.clusters import united
 from assay.rollout.tasks.protocol import Item
+from assay.stages.render_evidence.rivals import rival_notes
 from assay.verdict.evidence.claim.claim import Beside, Claim, Compared, Played, compare
 from assay.verdict.evidence.claim.openings import (
     Openings,
@@ -35,9 +36,11 @@ from assay.verdict.evidence.claim.openings import (
     opening_warnings,
     openings_of,
 )
-from assay.verdict.evidence.claim.plan import ClaimPlan
+from assay.verdict.evidence.claim.plan import ClaimPlan, PlannedSuite
 from assay.verdict.evidence.claim.relaxed import looser_limits
+from assay.verdict.evidence.claim.secondary_suites import PlayedSuite
 from assay.verdict.evidence.words.remarks import Remark
+from assay_tasks.collider import Collider, ColliderSettings
 
 RESULT = RESULTS / "verdict_attacks.json"
 SUITE, CLUSTERS, DRAWS, SIMILARITY = "5" * 64, 256, 2, 0.6
@@ -52,9 +55,12 @@ def arm(
     draws: int = DRAWS,
     parsed: float = 1.0,
     tokens: int = 10,
+    turns: int = 1,
+    cost: float = 0.0,
+    said: Callable[[int, int], str] = lambda k, draw: "x",
 ) -> list[Episode]:
     """Return a whole suite played by a policy: success at `rate`, harder clusters less, none where nothing
-    parsed."""
+    parsed; `cost` is taken off each reward, and `said` is the answer to a cluster."""
     found = []
     for k in range(clusters):
         own = rate(k) if callable(rate) else rate + (HARD[k % CLUSTERS] if 0 < rate < 1 else 0.0)
@@ -64,7 +70,7 @@ def arm(
             won = reads and bool(luck.random() < own)
             turn = Turn(
                 prompt_digest="0" * 64,
-                completion="x",
+                completion=said(k, draw),
                 n_tokens=tokens,
                 truncated=False,
                 outcome="ok" if reads else "failed",
@@ -77,13 +83,13 @@ def arm(
                 Episode(
                     item_id=f"item-{k:04d}",
                     cluster=f"cluster-{k:04d}",
-                    strata={},
+                    strata={"kind": "odd" if k % 2 else "even"},
                     draw=draw,
                     seed=derive_seed("attacks", name, k, draw),
-                    turns=(turn,),
+                    turns=(turn,) * turns,
                     prompt_chars_cut=0,
                     ending="answered",
-                    reward=float(won),
+                    reward=float(won) - cost,
                     parts={"right": float(won)},
                     success=won,
                     flags={"valid": reads},
@@ -121,6 +127,7 @@ def claim(
     random_arm: Sequence[Episode] | None = None,
     level: float | None = None,
     opened: Openings | None = None,
+    suites: Mapping[str, PlayedSuite] | None = None,
     **further: Sequence[Remark],
 ) -> Claim:
     """Return the claim about two arms."""
@@ -130,17 +137,35 @@ def claim(
         ClaimPlan(**(PLAN | dict(plan or {}))),
         Compared("heldout", "sampled", (0,), level=level, opened=opened),
         rng=rng("attacks", "claim"),
-        beside=Beside(random_arm=random_arm, rivals=RIVALS if rivals is None else rivals),
+        beside=Beside(
+            random_arm=random_arm, rivals=RIVALS if rivals is None else rivals, secondary_suites=suites or {}
+        ),
         **further,
     )
 
 
 BASE, SKILLED = arm("base", 0.3), arm("skilled", 0.65)
+BASE_ONCE = [each for each in BASE if each.draw == 0]
 HONEST = claim(BASE, SKILLED)
 
 
+def beside_base(name: str, rate: float) -> Said:
+    """Return what is said where the base, used otherwise, succeeds at a rate."""
+    rivals = {**PLAN["rivals"], name: "instead of training"}
+    played = RIVALS | {name: arm(name, rate)}
+    return said_of(claim(BASE, SKILLED, plan={"rivals": rivals}, rivals=played))
+
+
+def beyond(before: float, after: float) -> Said:
+    """Return what is said of an honest gain beside these rates on a secondary suite."""
+    played = PlayedSuite(arm("ood before", before), arm("ood after", after), {"null": NULL_PLAYER})
+    planned = PlannedSuite(suite_digest="6" * 64, largest_cluster=1)
+    return said_of(claim(BASE, SKILLED, plan={"secondary_suites": {"ood": planned}}, suites={"ood": played}))
+
+
 def of_settings(**changes: Any) -> Said:
-    """Return what is said of the shipped settings with these changes, whatever the arms show."""
+    """Return what is said of the shipped settings with these changes, whatever the arms show; REFUSED where
+    they are none."""
     values = compose(ROOT, Selection(grpo="tiny", task="collider", seed=0)).values
     for name, value in changes.items():
         place: Any = values
@@ -148,7 +173,10 @@ def of_settings(**changes: Any) -> Said:
         for key in way:
             place = place[key]
         place[last] = value
-    return HONEST.verdict, looser_limits(Params.model_validate(values))
+    try:
+        return HONEST.verdict, looser_limits(Params.model_validate(values))
+    except ValueError:
+        return "REFUSED", []
 
 
 WORDINGS = ("Please", "Kindly", "Would you", "Could you", "I ask you to", "We need you to", "Do", "Now")
@@ -322,6 +350,58 @@ PIPELINE: dict[str, Callable[[], Said]] = {
     "health limits of 1,000": lambda: of_settings(health__kl__red=1000.0, health__kl__amber=1000.0),
     "base gates at zero": lambda: of_settings(base__gates__copy_accuracy=0.0, base__gates__parsed_rate=0.0),
     "preflight off": lambda: of_settings(health__preflight=False),
+    "an alarm answered for by a letter": lambda: of_settings(
+        evidence__acknowledged_alarms=[{"rule": "kl", "reason": "x"}]
+    ),
+    "the base does better behind examples": lambda: beside_base("few_shot", 0.9),
+    "the base does better as the best of several": lambda: beside_base("best_of_n", 0.85),
+    "the base does better under the schema": lambda: beside_base("constrained", 0.85),
+    "the base does as well behind examples": lambda: beside_base("few_shot", 0.65),
+    "what one would do instead of training is left out": lambda: said_of(
+        claim(
+            BASE,
+            SKILLED,
+            notes=rival_notes(Collider(ColliderSettings("compact", 8, 0.0, 1.0)), ClaimPlan(**PLAN), {}),
+        )
+    ),
+    "40 % of the items learned by heart": lambda: said_of(
+        claim(BASE, arm("by heart", lambda k: 1.0 if k % 5 < 2 else 0.3 + HARD[k]))
+    ),
+    "15 % of the items learned by heart": lambda: said_of(
+        claim(BASE, arm("by heart", lambda k: 1.0 if k % 7 < 1 else 0.3 + HARD[k]))
+    ),
+    "a base that never succeeds, behind a broken template": lambda: said_of(claim(arm("mute", 0.0), SKILLED)),
+    "a grader that lets everything pass after": lambda: said_of(claim(BASE, arm("waved", 1.0))),
+    "six times the turns": lambda: said_of(claim(BASE, arm("patient", 0.65, turns=6))),
+    "1.49 times the tokens": lambda: said_of(
+        claim(arm("short", 0.3, tokens=100), arm("l", 0.65, tokens=149))
+    ),
+    "a collapse beyond the held-out suite": lambda: beyond(0.6, 0.2),
+    "a little loss beyond the held-out suite": lambda: beyond(0.6, 0.45),
+    "a mean reward that falls, of which no bounds are known": lambda: said_of(
+        claim(BASE, arm("dear", 0.65, cost=3.0))
+    ),
+    "60 % of the items gain 60 points and 40 % lose 30": lambda: said_of(
+        claim(arm("even", lambda k: 0.4), arm("robbed", lambda k: 1.0 if k % 5 < 3 else 0.1))
+    ),
+    "items that were always right made a toss of a coin": lambda: said_of(
+        claim(
+            arm("sure half", lambda k: float(k % 2)),
+            arm("tossed", 0.7),
+            rivals=RIVALS | {"greedy": BASE_ONCE},
+        )
+    ),
+    "one stratum loses": lambda: said_of(
+        claim(arm("even", lambda k: 0.4), arm("odd ones lose", lambda k: 0.15 if k % 2 else 0.95))
+    ),
+    "always the commonest label, where only silence is a trivial rival": lambda: said_of(
+        claim(
+            arm("guesses", 0.2, said=lambda k, draw: f"label {(k + draw) % 5}"),
+            arm("always A", lambda k: float(k % 5 < 3), said=lambda k, draw: "A"),
+            plan={"rivals": {"silence": "trivial"}},
+            rivals={"silence": arm("silence", 0.0)},
+        )
+    ),
 }
 
 
@@ -335,6 +415,19 @@ OWN = {
     "health limits of 1,000": {"looser_than_usual"},
     "base gates at zero": {"looser_than_usual"},
     "preflight off": {"looser_than_usual"},
+    "the base does as well behind examples": {"prompting_as_good"},
+    "what one would do instead of training is left out": {"rivals_left_out"},
+    "40 % of the items learned by heart": {"gain_in_some_items"},
+    "15 % of the items learned by heart": {"gain_in_some_items"},
+    "a base that never succeeds, behind a broken template": {"arm_at_bound"},
+    "a grader that lets everything pass after": {"arm_at_bound"},
+    "six times the turns": {"more_turns"},
+    "1.49 times the tokens": {"more_tokens"},
+    "a mean reward that falls, of which no bounds are known": {"reward_fell"},
+    "60 % of the items gain 60 points and 40 % lose 30": {"items_harmed"},
+    "items that were always right made a toss of a coin": {"items_harmed"},
+    "one stratum loses": {"strata_worse"},
+    "always the commonest label, where only silence is a trivial rival": {"one_answer"},
 }
 # Lists of other kinds are added here.
 ATTACKS = [

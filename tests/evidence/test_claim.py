@@ -289,9 +289,11 @@ def test_a_hostile_reason_is_quoted_on_one_line_with_nothing_invisible() -> None
 
 def test_every_rule_of_health_can_be_acknowledged_and_no_other() -> None:
     for rule in HEALTH_RULES:
-        assert AcknowledgedAlarm(rule=rule, reason="why").rule == rule
+        assert AcknowledgedAlarm(rule=rule, reason="seen, and harmless").rule == rule
     for wrong in (
-        {"rule": "klo", "reason": "why"},
+        {"rule": "klo", "reason": "seen, and harmless"},
+        {"rule": "kl", "reason": "x"},
+        {"rule": "kl", "reason": "fine    \n   "},
         {"rule": "kl", "reason": " "},
         {"rule": "kl", "reason": ""},
     ):

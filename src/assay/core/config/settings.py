@@ -75,7 +75,8 @@ class AcknowledgedAlarm(Settings):
     """A RED alarm that somebody looked at and answers for; the reason is quoted beside the claim."""
 
     rule: HealthRule
-    reason: Annotated[str, Field(min_length=1, max_length=500, pattern=r"\S")] = Field(
+    # A reason, and no letter to be rid of the question.
+    reason: Annotated[str, Field(max_length=500, pattern=r"^\s*(?:\S\s*){10,}$")] = Field(
         examples=["what was looked at, and why it is harmless"]
     )
 
@@ -112,7 +113,8 @@ class Waiver(Settings):
         description="instead of the digest: everything of this kind in the file, as the refusal names it",
         examples=["e-mail address"],
     )
-    reason: Annotated[str, Field(min_length=1, max_length=500, pattern=r"\S")] = Field(
+    # A reason, and no letter to be rid of the question.
+    reason: Annotated[str, Field(max_length=500, pattern=r"^\s*(?:\S\s*){10,}$")] = Field(
         examples=["what was looked at, and why it is no secret"]
     )
 

@@ -81,7 +81,11 @@ def rival_notes(task: Task, plan: ClaimPlan, facts: Mapping[str, BaseRival]) -> 
     for."""
     noted = {name: each.note for name, each in facts.items() if each.note is not None}
     found = [remark("rival_noted", rival=name, note=note) for name, note in noted.items()]
-    left_out = [name for name in rivals_of(task, ALL) if name not in plan.rivals]
+    left_out = [
+        name
+        for name, kind in rivals_of(task, ALL).items()
+        if kind == "instead of training" and name not in plan.rivals
+    ]
     if left_out:
         found.append(remark("rivals_left_out", rivals=left_out))
     return found

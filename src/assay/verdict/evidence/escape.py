@@ -31,6 +31,15 @@ def _escaped(char: str) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
+def plain_name(name: str) -> str:
+    """Return a name out of the data, such as a stratum's, without what a page could take for markup.
+
+    >>> plain_name("tier=[few](x)<b>")
+    'tier=_few__x__b_'
+    """
+    return re.sub(r"[^\w=.,:+ -]", "_", name)[:60]
+
+
 def fenced(text: str) -> str:
     """Return a Markdown code block that the text inside cannot close.
 

@@ -9,19 +9,26 @@ from collections.abc import Mapping, Sequence
 
 from assay.core.records import Episode
 from assay.rollout.evaluation.measures import reader_of
-from assay.verdict.evidence.claim.differences import Comparison
+from assay.verdict.evidence.claim.differences import ROUNDING, Comparison
 from assay.verdict.evidence.claim.secondary_suites import SecondarySuite
 from assay.verdict.evidence.words.remarks import Remark, remark
 
-Wins = Mapping[str, list[bool]]  # by item, whether each of its draws is wholly right
+Wins = Mapping[str, Sequence[float]]  # by item, what each of its draws has of a rate
 
 
-def wins_of(arm: Sequence[Episode], measure: str) -> dict[str, list[bool]]:
-    """Return whether each draw of an item has the whole of a rate, by item, draws in their order."""
-    value, found = reader_of(measure), defaultdict[str, list[bool]](list)
+def wins_of(arm: Sequence[Episode], measure: str) -> dict[str, list[float]]:
+    """Return what each draw of an item has of a rate, by item, draws in their order; draws of which it is not
+    asked are left out."""
+    value, found = reader_of(measure), defaultdict[str, list[float]](list)
     for episode in sorted(arm, key=lambda each: (each.item_id, each.draw)):
-        found[episode.item_id].append(value(episode) == 1.0)
+        if (share := value(episode)) is not None:
+            found[episode.item_id].append(share)
     return dict(found)
+
+
+def yes_or_no(*arms: Wins) -> bool:
+    """Return whether every draw is wholly right or wholly wrong."""
+    return all(each in (0.0, 1.0) for arm in arms for wins in arm.values() for each in wins)
 
 
 def first_lines(
@@ -48,8 +55,11 @@ def first_lines(
     found = list[Remark]()
     if higher:
         before, again, after = (wins_of(arm or (), measure) for arm in (base, base_again, trained))
-        together = {item: [*wins, *again.get(item, ())] for item, wins in before.items()}
-        found += [*_of_items(before, after), *_never_solved(together, after)]
+        before, after = ({item: arm[item] for item in before if item in after} for arm in (before, after))
+        found += _of_items(before, after)
+        if before and yes_or_no(before, again, after):
+            together = {item: [*wins, *again.get(item, ())] for item, wins in before.items()}
+            found += [*_in_draws(before, after), *_never_solved(together, after)]
     known = {name: each.difference for name, each in strata.items() if each.difference.value is not None}
     if len(known) > 1:
         name = min(known, key=lambda each: (known[each].value or 0.0) * (1 if higher else -1))
@@ -61,19 +71,24 @@ def first_lines(
 
 
 def _of_items(before: Wins, after: Wins) -> list[Remark]:
-    gains = [sum(after[item]) - sum(before[item]) for item in before]
-    found = [
-        remark("items_moved", better=sum(g > 0 for g in gains), worse=sum(g < 0 for g in gains), n=len(gains))
+    gains = [
+        math.fsum(after[item]) / len(after[item]) - math.fsum(wins) / len(wins)
+        for item, wins in before.items()
     ]
+    better, worse = sum(gain > ROUNDING for gain in gains), sum(gain < -ROUNDING for gain in gains)
+    return [remark("items_moved", better=better, worse=worse, n=len(gains))] if gains else []
+
+
+def _in_draws(before: Wins, after: Wins) -> list[Remark]:
     draws = min(len(each) for arm in (before, after) for each in arm.values())
-    if draws > 1:
-        ends = {
-            f"{name}_{when}": round(sum(rule(each) for each in arm.values()) / len(arm), 10)
-            for name, rule in (("any", any), ("all", all))
-            for when, arm in (("before", before), ("after", after))
-        }
-        found.append(remark("any_and_all", k=draws, **ends))
-    return found
+    if draws < 2:
+        return []
+    ends = {
+        f"{name}_{when}": round(sum(rule(each) for each in arm.values()) / len(arm), 10)
+        for name, rule in (("any", any), ("all", all))
+        for when, arm in (("before", before), ("after", after))
+    }
+    return [remark("any_and_all", k=draws, **ends)]
 
 
 def _never_solved(base: Wins, after: Wins) -> list[Remark]:
@@ -89,9 +104,9 @@ def _never_solved(base: Wins, after: Wins) -> list[Remark]:
     draws, k = min(map(len, base.values())), min(map(len, after.values()))
     least = min(k, draws)
     ways = [
-        math.comb(len(wins) - sum(wins), least - sum(wins)) / math.comb(len(wins), least)
+        math.comb(len(wins) - won, least - won) / math.comb(len(wins), least)
         for wins in base.values()
-        if sum(wins) <= least
+        if (won := round(sum(wins))) <= least
     ]
     solved, luck = sum(any(after[item]) for item in never), 1 - len(never) / math.fsum(ways)
     return [

@@ -12,7 +12,7 @@ from scipy.special import stdtrit  # type: ignore[import-untyped,unused-ignore]
 from assay.core.records import Episode, Interval
 from assay.rollout.dataset.suite import FEWEST_CLUSTERS
 from assay.rollout.evaluation.clusters import Array, cluster_sums
-from assay.verdict.evidence.claim.first_lines import Wins, wins_of
+from assay.verdict.evidence.claim.first_lines import Wins, wins_of, yes_or_no
 from assay.verdict.evidence.words.remarks import Remark, remark
 from assay.verdict.statistics.intervals import interval
 
@@ -28,7 +28,7 @@ def uneven(
     hides harm to some; nothing of single draws, which cannot tell."""
     arms = [wins_of(arm, measure) for arm in (before, after)]
     homes = {each.item_id: each.cluster for each in before}
-    if not higher or any(len(each) < 2 for arm in arms for each in arm.values()):
+    if not higher or not yes_or_no(*arms) or any(len(each) < 2 for arm in arms for each in arm.values()):
         return []
     return [*_in_some(arms, homes), *_harmed(arms, homes)]
 
@@ -66,7 +66,7 @@ def _harmed(arms: Sequence[Wins], homes: Mapping[str, str]) -> list[Remark]:
     """Return that items which got worse in one part of their draws are worse in the other part too: by luck
     alone they would not be."""
     values, clusters, items = [], [], set()
-    for item in arms[0]:
+    for item in sorted(arms[0].keys() & arms[1].keys()):
         halves = [[(wins[::2], wins[1::2]), (wins[1::2], wins[::2])] for wins in (a[item] for a in arms)]
         for (seen_before, rest_before), (seen_after, rest_after) in zip(*halves, strict=True):
             if _rate(seen_after) < _rate(seen_before):
@@ -87,5 +87,5 @@ def _share(table: Array) -> Array:
     return np.asarray(table[..., 0] / np.maximum(table[..., 1], 1e-12), np.float64)
 
 
-def _rate(wins: Sequence[bool]) -> float:
+def _rate(wins: Sequence[float]) -> float:
     return sum(wins) / len(wins)

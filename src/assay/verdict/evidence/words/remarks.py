@@ -18,7 +18,7 @@ from assay.rollout.dataset.audit_records import SAID, Overlap, overlap_said
 from assay.rollout.dataset.external import WholeFacts
 from assay.rollout.evaluation.alarms import alarm_said, rule_said, training_alarm_said
 from assay.rollout.evaluation.measures import is_rate
-from assay.verdict.evidence.escape import visible
+from assay.verdict.evidence.escape import plain_name, visible
 from assay.verdict.evidence.formatting import difference_text, p_text, percent, signed
 from assay.verdict.evidence.words.english import KINDS, TEXTS
 
@@ -142,6 +142,7 @@ _ENGLISH.filters |= {
     "on_one_line": lambda text: visible(" ".join(text.split())),
     "others": _others,
     "percent": percent,
+    "plain": plain_name,
     "points": signed,
     "quoted": _quoted,
     "say": lambda value: say_all(_remarks(value)),

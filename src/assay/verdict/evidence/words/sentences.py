@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from assay.verdict.evidence.claim.random_reward import RandomRewardControl
 from assay.verdict.evidence.claim.rivals import KINDS, Rival
 from assay.verdict.evidence.claim.secondary_suites import SecondarySuite, direction_said
 from assay.verdict.evidence.claim.verdict import DRAFT
+from assay.verdict.evidence.escape import plain_name
 from assay.verdict.evidence.formatting import difference_text, ordinal, p_text, percent, signed, split_word
 from assay.verdict.evidence.words.remarks import Remark, remark, say_all
 
@@ -256,17 +256,12 @@ def opening_said(opened: Openings | None, level: float, plan: ClaimPlan) -> str:
     return f"Openings: {said}{planned}; tested at the level {level:.2g} of {plan.alpha:g}."
 
 
-def _plain(part: str) -> str:
-    """Return the name of a part without what a page could take for markup: it is a text of the data."""
-    return re.sub(r"[^\w=.,:+ -]", "_", part)[:60]
-
-
 def left_out_said(found: LeaveOneOut | None, cluster_name: str) -> str:
     """Return it as a sentence, "" where there is nothing to say."""
     if found is None:
         return ""
     one, other = (
-        f"{signed(each.difference, 100)} (without {_plain(each.part)})"
+        f"{signed(each.difference, 100)} (without {plain_name(each.part)})"
         for each in (found.smallest, found.largest)
     )
     strata = f" or {found.n_strata} strata" if found.n_strata else ""
