@@ -123,6 +123,7 @@ def main() -> None:
     for room in rooms:
         row(room, *size_of(path for path in all_modules if room_of(path) == room))
     row(f"src ({len(rooms)} rooms)", *size_of(all_modules))
+    row("tasks", *size_of((ROOT / "tasks").rglob("*.py")))
     row("tests", *size_of((ROOT / "tests").rglob("*.py")))
     row("benchmarks", *size_of((ROOT / "benchmarks").glob("*.py")))
     print()

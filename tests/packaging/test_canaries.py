@@ -171,7 +171,8 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
             (root / name).write_bytes(
                 b"".join(content.splitlines(True)[:3]) if path.suffix == ".jsonl" else content
             )
-    (root / "tasks/collider").mkdir(parents=True)  # what dvc.yaml names beside src/assay as the task's code
+    for code in ("src/assay", "tasks/collider"):  # what dvc.yaml names as code
+        (root / code).mkdir(parents=True)
     weights = CHANNELS["models/adapter/adapter_model.safetensors"]("nothing to see")
     made = {
         "base/config.json": b"{}",
