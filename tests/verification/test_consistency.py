@@ -325,6 +325,18 @@ FOUND: list[tuple[str, Tamper, Callable[[Unpacked], LookResult], str]] = [
         lambda p: code.code_equal(p, other_code=False),
         "src/assay/training",
     ),
+    (
+        "other code of the task",
+        edit("dvc.lock", r"(path: tasks/\w+\n +hash: md5\n +md5: )\w{6}", r"\g<1>000000", 0),
+        lambda p: code.code_equal(p, other_code=False),
+        "first tasks/",
+    ),
+    (
+        "code of the task left out of dvc.lock",
+        edit("dvc.lock", r"path: tasks/\w+\n", "path: src/other\n", 0),
+        lambda p: code.code_equal(p, other_code=False),
+        "first tasks/",
+    ),
     *(
         (
             f"code at {path}",
