@@ -66,7 +66,7 @@ from assay.verdict.statistics.checkpoint_rows import row_of_validation
 STAGE = "sweep"  # its name in the log of openings
 MEASURES = ("mean_reward", "success_rate")
 DECIDING = ("task", "generation", "device", "threads", "deterministic", "base")
-NOT_HERE = ("evidence/results", "models", "data", "dist", "src", "configs")
+NOT_HERE = ("evidence/results", "models", "data", "dist", "src", "tasks", "configs")
 
 
 def run(root: Path, asked: SweepRequest) -> None:
