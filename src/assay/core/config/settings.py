@@ -113,8 +113,7 @@ class Waiver(Settings):
         description="instead of the digest: everything of this kind in the file, as the refusal names it",
         examples=["e-mail address"],
     )
-    # A reason, and no letter to be rid of the question.
-    reason: Annotated[str, Field(max_length=500, pattern=r"^\s*(?:\S\s*){10,}$")] = Field(
+    reason: Annotated[str, Field(min_length=1, max_length=500, pattern=r"\S")] = Field(
         examples=["what was looked at, and why it is no secret"]
     )
 

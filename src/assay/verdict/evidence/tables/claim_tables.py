@@ -113,19 +113,29 @@ def measures_frame(
     """Return one row of text per measure: measure, before, after, difference, n (pairs in which both arms are
     defined).
 
-    `only` names the measures to show, in their order; without it all are shown.
+    Where a measure is asked of some episodes only, an arm says of how many: the two are then not of the same
+    items, and their difference, which is, need not be the difference of the row. `only` names the measures to
+    show, in their order; without it all are shown.
     """
     rows = [
         {
             "measure": column_name(name),
-            "before": interval_text(before.measures[name], rate=is_rate(name)),
-            "after": interval_text(after.measures.get(name), rate=is_rate(name)),
+            "before": _own(before, name),
+            "after": _own(after, name),
             "difference": difference_text(gaps.get(name), rate=is_rate(name)),
             "n": gaps[name].n if name in gaps else 0,
         }
         for name in (_ordered(before.measures) if only is None else only)
     ]
     return pd.DataFrame(rows)
+
+
+def _own(report: Report, name: str) -> str:
+    found = report.measures.get(name)
+    text = interval_text(found, rate=is_rate(name))
+    if found is None or found.value is None:
+        return text
+    return text if found.n == max(each.n for each in report.measures.values()) else f"{text} of {found.n}"
 
 
 def strata_frame(claim: Claim, before: Report, after: Report) -> pd.DataFrame:
@@ -220,7 +230,8 @@ def readme_block(
         blocks.append(said)
     note = (
         "rates in %, differences in points, 95 % intervals in brackets; a difference pairs the n items"
-        " defined in both arms"
+        " defined in both arms, and an arm asked of fewer episodes says of how many; parsed_rate is of"
+        " completions"
     )
     how = f"{split_word(claim.split)}, {claim.decoding}, K = {claim.draws}"
     blocks += [f"Before and after ({how}; {note}; all measures: report.html):"]
