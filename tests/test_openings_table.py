@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
-from benchmarks import openings
+from benchmarks import looks, openings
 from benchmarks.attack import GAINS
 
+from assay.verdict.statistics.openings import Look, share_of_look
 from tests.house import ROOT
 
 FOUND = json.loads(openings.RESULT.read_text())
@@ -40,6 +42,26 @@ def test_the_power_named_in_the_decision_is_the_recorded_one() -> None:
     assert f"it would have {first[1]} %, with alpha / (k (k + 1)) {first[2]} %" in text
     assert f"with {second[0]} % here ({second[1]} and {second[2]} % there)" in text
     assert f"the tenth with {tenth[0]} % ({tenth[1]} and {tenth[2]} %)" in text
+
+
+def test_looks_that_were_planned_find_more_and_call_no_more_than_alpha() -> None:
+    found = json.loads(looks.RESULT.read_text())
+    assert looks.table(found) in (ROOT / "docs/method.md").read_text()
+    free, *rules = found["looks"]
+    assert free["any_false"] > 0.15, "looks that would have won"
+    for each in rules:
+        assert each["users"] >= 20_000 and each["any_false"] <= each["upper"] <= looks.ALPHA
+        assert max(each["any_false_late"], each["any_false_half"]) <= looks.ALPHA
+    series, planned = rules[0], rules[-1]
+    assert all(planned[name] > series[name] for name in ("found", "last", "share"))
+
+
+@pytest.mark.parametrize("run", [0, 1, 5])
+def test_the_benchmark_hands_on_what_a_claim_does(run: int) -> None:
+    called = np.zeros((1, 7), bool)
+    called[:, 7 - run :] = True
+    before = [Look(k + 1, looks.TRIES, bool(called[0, k])) for k in range(7)]
+    assert looks.planned_recycled(called)[0] == looks.ALPHA * share_of_look(8, looks.TRIES, before)
 
 
 def test_the_places_in_the_benchmark_are_what_the_rules_give() -> None:
