@@ -2,9 +2,9 @@
 
 Users try 20 policies in turn against one measurement of the base; a difference has a standard error of 1.9
 points, half of its variance the base's. `nulls`: none of them learned anything. `late`: the first ten did
-not, the last ten gained 6 points. `half`: each gained 5 points or nothing, by the toss of a coin. `gains`: none
-learned anything, and the last is a vote of the others' answers, each weighted by the gain that its report
-showed: that is more than verdicts, and no rule promises anything of it.
+not, the last ten gained 6 points. `half`: each gained 5 points or nothing, by the toss of a coin. `gains`:
+none learned anything, and the last is a vote of the others' answers, each weighted by the gain that its
+report showed: that is more than verdicts, and no rule promises anything of it.
 
 `any_false`: users with a policy called better that learned nothing; `found`: of `late` users with a true gain
 called better, `last` those whose last try was; `share` of `half` the share of true gains called better. The

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from assay.cli import config, episodes, results, runs, stages, task
+from assay.cli import config, data, episodes, results, runs, stages, task
 from assay.cli.moved import TopLevel
 from assay.cli.naming import name_settings_of
 from assay.core.console import complain, say
@@ -47,6 +47,7 @@ GROUPS = {
         "Make a task of your own, check it, audit its records.",
         (task.new, task.check, task.import_, task.audit, task.make_data),
     ),
+    "data": ("Draw held-out records that nobody has seen.", (data.fresh,)),
     "config": (
         "Choose, show and check presets; fetch the weights that one names; print the digest of an adapter or"
         " model to be named in one.",

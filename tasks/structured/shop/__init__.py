@@ -2,6 +2,6 @@
 them."""
 
 from .lessons import demonstrations, drills, vocabulary
-from .orders import files
+from .orders import files, fresh_heldout
 
-__all__ = ["demonstrations", "drills", "files", "vocabulary"]
+__all__ = ["demonstrations", "drills", "files", "fresh_heldout", "vocabulary"]

@@ -345,10 +345,32 @@ def files(labels: Sequence[Label]) -> dict[str, str]:
     return texts | {f"schemas/{form.name}.json": json.dumps(form.schema, indent=2) + "\n" for form in FORMS}
 
 
+def fresh_heldout(labels: Sequence[Label], label: str, n: int) -> str:
+    """Return n records more of the held-out families, as lines; none asks what a shipped one asks.
+
+    Args:
+        labels: Of the shipped data.
+        label: What these are drawn by.
+        n: How many.
+    """
+    texts: set[str] = set()
+    homes: dict[tuple[Any, ...], str] = {}
+    for split, size in SIZES.items():
+        for _ in _split(split, size, labels, texts, homes):
+            pass
+    rows = _split("fresh", n, (*labels, label), texts, homes, list(FAMILIES["heldout"]))
+    return "".join(dumps(row) + "\n" for row in rows)
+
+
 def _split(
-    split: str, size: int, labels: Sequence[Label], texts: set[str], homes: dict[tuple[Any, ...], str]
+    split: str,
+    size: int,
+    labels: Sequence[Label],
+    texts: set[str],
+    homes: dict[tuple[Any, ...], str],
+    families: Sequence[int] = (),
 ) -> Iterator[dict[str, Any]]:
-    rng, families = labelled_rng("shop", *labels, split), list(FAMILIES[split])
+    rng, families = labelled_rng("shop", *labels, split), families or list(FAMILIES[split])
     made = 0
     while made < size:
         family = families[int(rng.integers(len(families)))]

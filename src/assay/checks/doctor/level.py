@@ -63,7 +63,11 @@ def level_finding(project: Project) -> Finding:
     seen = f"; {counted(place - 1, 'trained policies')} saw these records before{planned}"
     if project.params.evaluation.open and not level:
         none = DoctorCheck("looks at the held-out records", "one that is left", setting("claim.looks"))
-        return none.judge(f"none{seen}", "play other held-out records", fault=True)
+        return none.judge(
+            f"none{seen}",
+            "./run assay data fresh draws some for a trained policy; or play other held-out records",
+            fault=True,
+        )
     check = DoctorCheck(
         "clusters for the level of the claim",
         f"{needed(level)} {what} of such sizes or more, to call any gain better at the level {level:.2g}",

@@ -1,0 +1,14 @@
+"""Data of a project."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def fresh() -> None:
+    """Draw a new held-out suite for the trained policy, by its plan and itself, so that nobody can have seen
+    it."""
+    from assay.cli.tools import fresh_data as tool
+    from assay.pipeline.project import Project
+
+    tool.run(Project.open(Path.cwd()))
