@@ -50,7 +50,7 @@ class FreshSuite(Record):
 def first_name(name: str) -> str:
     """Return what data were called before any fresh suite of them was drawn.
 
-    >>> first_name("collider-fresh-2"), first_name("fresh-fish")
-    ('collider', 'fresh-fish')
+    >>> first_name("mine-fresh-2"), first_name("fresh-fish")
+    ('mine', 'fresh-fish')
     """
     return re.sub(rf"{MARK}\d+$", "", name)
