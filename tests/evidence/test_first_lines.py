@@ -210,8 +210,7 @@ def test_of_several_rivals_of_a_kind_the_sentence_names_the_strongest() -> None:
     rivals |= {"greedy": arm("g", 0.3, clusters=60), "few_shot": never_right(BEFORE)}
     sentence = make_claim(BEFORE, AFTER, make_plan(rivals=names), rivals=rivals).sentence
     assert (
-        "the best of 2 without skill, random (+" in sentence
-        and "uses of the base, the base, greedy (+" in sentence
+        "random (best of 2 trivial, +" in sentence and "the base, greedy (best of 2 untrained, +" in sentence
     )
     assert "null" not in sentence and "few_shot" not in sentence
 
@@ -225,7 +224,7 @@ def test_size_is_judged_by_the_interval_at_the_deciding_level_and_both_are_print
     assert low is not None and wide is not None and wide < 0.2 < low
     assert first.effect is not None and first.effect.size == "matters"
     assert later.effect is not None and (later.effect.direction, later.effect.size) == ("better", "not shown")
-    assert "95 % interval" in later.sentence and "the interval at that level is" in later.sentence
+    assert "95 % interval" in later.sentence and "there the interval is" in later.sentence
 
 
 def test_the_worse_side_of_a_guardrail_is_not_quieter_after_many_looks() -> None:

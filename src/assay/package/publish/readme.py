@@ -45,8 +45,6 @@ def make_blocks(root: Path) -> dict[str, str]:
 def _headline(claim: Claim) -> str:
     """Return the verdict with its sentence, and where its warnings and controls stand."""
     verdict = wrap_lines(f"**{claim.verdict}.** {visible(claim.sentence)}")
-    if claim.first_said:
-        verdict += f"\n\n{wrap_lines(visible(claim.first_said))}"
     warnings = counted(len(claim.warnings), "warnings")
     beside = f"{warnings}, the controls" if claim.warnings else "The controls"
     return f"{verdict}\n\n{beside} and every table are in [docs/results.md](docs/results.md).\n"

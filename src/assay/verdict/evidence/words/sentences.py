@@ -19,9 +19,6 @@ from assay.verdict.evidence.escape import plain_name
 from assay.verdict.evidence.formatting import difference_text, ordinal, p_text, percent, signed, split_word
 from assay.verdict.evidence.words.remarks import Remark, remark, say_all
 
-# What the rivals of a kind are called in a sentence; KINDS says what they are.
-_SHORT = {"trivial": "without skill", "scripted": "scripts", "instead of training": "uses of the base"}
-
 if TYPE_CHECKING:
     from assay.verdict.evidence.claim.claim import Claim
 
@@ -94,14 +91,14 @@ def level_said(claim: Claim) -> str:
     if claim.level == claim.plan.alpha:
         return ""
     opened, gap, looks = claim.opened, claim.difference_at_level, claim.plan.looks
-    why = "Tested"
+    text = f"Tested at the level {claim.level:.2g}"
     if opened is not None and opened.place is not None and (looks or opened.place > 1):
-        of = f" of {counted(looks, 'policies')} that may be" if looks else " policy"
-        why = f"The {ordinal(opened.place)}{of} measured on these items, so tested"
-    text = f"{why} at the level {claim.level:.2g} (one in {round(1 / claim.level):,} by luck)"
+        which = f"of {counted(looks, 'policies')}" if looks else "policy"
+        text = f"As the {ordinal(opened.place)} {which} on these items it is {text[0].lower()}{text[1:]}"
+    text += f" (one in {round(1 / claim.level):,} by luck)"
     if gap is None or gap.low is None:
         return f"{text}."
-    return f"{text}; the interval at that level is {signed(gap.low, 100)}\u2026{signed(gap.high, 100)}."
+    return f"{text}: there the interval is {signed(gap.low, 100)}\u2026{signed(gap.high, 100)}."
 
 
 def _begun(claim: Claim, text: str) -> str:
@@ -168,9 +165,10 @@ def rivals_said(found: Mapping[str, Rival], *, higher: bool) -> str:
             if each.beaten_by
             else "It is not told apart from"
         )
-        called = f"the base, {name}" if kind == "instead of training" else name
-        least = f"the best of {len(own)} {_SHORT[kind]}, " if len(own) > 1 else ""
-        groups[verb].append(f"{least}{called} ({difference_text(each.difference, rate=True)})")
+        of_base = kind == "instead of training"
+        called = f"the base, {name}" if of_base else name
+        most = f"best of {len(own)} {'untrained' if of_base else kind}, " if len(own) > 1 else ""
+        groups[verb].append(f"{called} ({most}{difference_text(each.difference, rate=True)})")
     return " ".join(f"{verb} {'; '.join(names)}." for verb, names in groups.items() if names)
 
 
