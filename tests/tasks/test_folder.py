@@ -64,6 +64,13 @@ def test_an_installation_has_the_tasks_where_pip_put_them(
     assert tasks.settings_class("echo").__name__ == "Echo"
 
 
+def test_settings_of_a_task_that_is_not_here_say_where_its_folder_belongs() -> None:
+    values: Any = composed("tiny_smoke", "collider")
+    values["task"] |= {"name": "echo", "code": "tasks/echo"}
+    with pytest.raises(ConfigError, match="put that task's folder into tasks/"):
+        reading.parse_params(values)
+
+
 @pytest.mark.parametrize("before", ["src/assay/tasks", "src/assay/rollout/tasks"])
 @pytest.mark.parametrize("name", ["collider", "structured"])
 def test_settings_of_a_time_when_a_task_lay_elsewhere_are_read(name: str, before: str) -> None:

@@ -55,6 +55,8 @@ def explained(error: ValidationError, raw: Mapping[str, Any], where: str | None)
         if path == _ENGINE and "deepspeed" in str(value).lower():
             found += f", {NO_DEEPSPEED}"
             fix = f"set {_ENGINE}: ddp, or fsdp where the base does not fit one GPU"
+    if path == "task.name":  # a package of a task whose settings are not here
+        fix = fix or "correct it, or put that task's folder into tasks/ of this checkout (docs/own-task.md)"
     fix = fix or "correct the value in configs/"
     return ConfigError(expected, found=f"{found}{also}", where=place(path, where), fix=fix)
 
