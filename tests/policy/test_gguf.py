@@ -25,6 +25,7 @@ from assay.pipeline.project import Project
 from assay.rollout.policy.base import conversion
 from assay.rollout.policy.base.gguf_cache import (
     CONVERTED,
+    READER,
     Converted,
     cache,
     find_converted,
@@ -344,3 +345,7 @@ def test_a_package_tells_the_origin_that_its_settings_ask_for(
     model: str, pin: str | None, origin: dict[str, Any] | None, wrong: int
 ) -> None:
     assert len(list(origin_follows(settings(model, sha256=pin), origin))) == wrong
+
+
+def test_ci_tests_the_reader_that_is_used() -> None:
+    assert READER in (ROOT / ".ci/weights.txt").read_text(encoding="utf-8").splitlines()

@@ -12,8 +12,8 @@ from assay.core.config.training import ExternalTraining
 from assay.core.console import complain, say
 from assay.core.errors import DataError, PolicyError
 from assay.core.evidence_files import LOGS, folder_of, place_of
-from assay.core.storage.files import read_bytes, sha256_bytes, write_bytes, write_folder
-from assay.core.storage.json import write_json
+from assay.core.storage.files import read_bytes, read_text, sha256_bytes, write_bytes, write_folder
+from assay.core.storage.json import loads, write_json
 from assay.pipeline.inputs import Inputs
 from assay.pipeline.policies import ADAPTER, BASE
 from assay.rollout.dataset.external import ExternalFacts, WholeFacts
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 FOLDER, PLAN = setting("train.folder"), "claim_plan.json"
 CONFIGS = ("adapter_config.json", "config.json")  # of an adapter, of a whole model
-TEMPLATE = "chat_template.jinja"
+TEMPLATE, WORDS = "chat_template.jinja", "tokenizer.json"
+WORDS_FIX = "remove it: the adapter is played with the base's"
 DEEPEST = 4  # folders below the one that was named, in which others are looked for
 SHOWN = 256  # train items whose prompts are written by both templates
 
@@ -171,10 +172,47 @@ def _adapter(folder: Path, brought: ExternalTraining, base: Path) -> AdapterFile
             f"{TEMPLATE} beside the adapter is not the base's, which is what it is played with: if it was"
             " trained with its own, put that into a copy of the base, for both arms"
         )
+    refuse_other_words(folder, base, brought.folder)
     told = files.base_name
     if told is not None and Path(told).is_absolute() and not Path(brought.folder).is_absolute():
         complain(ABSOLUTE)
     return files
+
+
+def refuse_other_words(folder: Path, base: Path, where: str) -> None:
+    """Refuse an adapter that was trained with other tokens than the base has: it would read and write what it
+    never learned. Trainers save the tokenizer beside it; words that it has beyond the base's are told.
+
+    Raises:
+        PolicyError: Words of the base are other tokens there, or none; names some.
+    """
+    theirs, ours = (_words(each) for each in (folder, base))
+    if not theirs or not ours:
+        return
+    moved = [f"{word!a} as {theirs.get(word)}" for word, at in ours.items() if theirs.get(word) != at]
+    if moved:
+        raise PolicyError(
+            f"the base's {len(ours):,} words as the same tokens in {WORDS}, beside the adapter",
+            found=f"{len(moved):,} others, such as {', '.join(moved[:3])}",
+            where=where,
+            fix="bring an adapter of this base, or name as base.model the one that it was trained on",
+        )
+    if more := sorted(theirs.keys() - ours.keys()):
+        complain(
+            f"{WORDS} beside the adapter has words that the base has not ({', '.join(map(ascii, more[:3]))}):"
+            " it is played without them"
+        )
+
+
+def _words(folder: Path) -> dict[str, int]:
+    """Return the vocabulary of a folder's tokenizer, {} where it cannot be told."""
+    if not (folder / WORDS).is_file():
+        return {}
+    told = loads(read_text(folder / WORDS, fix=WORDS_FIX), where=str(folder / WORDS), fix=WORDS_FIX)
+    try:
+        return {**told["model"]["vocab"], **{each["content"]: each["id"] for each in told["added_tokens"]}}
+    except (KeyError, TypeError):
+        return {}
 
 
 def _template(folder: Path) -> bytes | None:
