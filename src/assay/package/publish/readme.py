@@ -23,7 +23,11 @@ from assay.verdict.evidence.words.reference import PAGE, SCHEMA, claim_schema, c
 CLI = "docs/cli.md"
 TASKS = tasks_with_data()
 # Which page has which blocks.
-PAGES = {"README.md": ("headline",), "docs/results.md": ("claim", *(f"{task} seeds" for task in TASKS))}
+PAGES = {
+    "README.md": ("headline",),
+    "docs/read-a-claim.md": ("headline",),
+    "docs/results.md": ("claim", *(f"{task} seeds" for task in TASKS)),
+}
 WIDTH = 108
 
 
@@ -75,8 +79,8 @@ def marks(name: str) -> tuple[str, str]:
 
 
 def run(root: Path, reference: str) -> None:
-    """Write docs/cli.md, the page of claims with its schema, and the generated blocks of README.md and
-    docs/results.md; the rest stays.
+    """Write docs/cli.md, the page of claims with its schema, and the generated blocks of PAGES; the rest
+    stays.
 
     Raises:
         AssayError: A block has no place there, or its source cannot be read.
