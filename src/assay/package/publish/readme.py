@@ -25,7 +25,7 @@ TASKS = tasks_with_data()
 # Which page has which blocks.
 PAGES = {
     "README.md": ("headline",),
-    "docs/read-a-claim.md": ("headline",),
+    "docs/read-a-claim.md": ("first words",),
     "docs/results.md": ("claim", *(f"{task} seeds" for task in TASKS)),
 }
 WIDTH = 108
@@ -43,15 +43,23 @@ def make_blocks(root: Path) -> dict[str, str]:
     policy, summary = claim.after_policy, read_text(root / place_of("summary.md"), fix="./run repro")
     blocks = {f"{task} seeds": seeds_block(recipes.get(task), task, code, policy) for task in TASKS}
     seeds = {name: wrap_lines(block) for name, block in blocks.items()}
-    return {"headline": _headline(claim), "claim": wrap_lines(summary)} | seeds
+    said = _said(claim)
+    found = {"headline": f"{said}{_where_more_is(claim)}", "first words": said, "claim": wrap_lines(summary)}
+    return found | seeds
 
 
-def _headline(claim: Claim) -> str:
-    """Return the verdict with its sentence, and where its warnings and controls stand."""
+def _said(claim: Claim) -> str:
+    """Return the verdict with its sentence and first lines."""
     verdict = wrap_lines(f"**{claim.verdict}.** {visible(claim.sentence)}")
+    return f"{verdict}
+"
+
+
+def _where_more_is(claim: Claim) -> str:
+    """Return where warnings and controls stand."""
     warnings = counted(len(claim.warnings), "warnings")
     beside = f"{warnings}, the controls" if claim.warnings else "The controls"
-    return f"{verdict}\n\n{beside} and every table are in [docs/results.md](docs/results.md).\n"
+    return f"\n{beside} and every table are in [docs/results.md](docs/results.md).\n"
 
 
 def wrap_lines(text: str) -> str:
