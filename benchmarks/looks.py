@@ -144,8 +144,7 @@ def table(found: dict[str, list[dict[str, float]]]) -> str:
     """Return the rows as the Markdown of docs/method.md."""
     columns = ("any_false", "found", "last", "share", "any_false_by_gains")
     lines = [
-        "| rule | none learned: any called | late gains of 6: one found | the last one | half gain 5: found"
-        " | a vote by gains: called |",
+        "| rule | none learned: any | ten late of +6: one | the last | half of +5 | a vote by gains |",
         "|---|---|---|---|---|---|",
     ]
     for each in found["looks"]:
