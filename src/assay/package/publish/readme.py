@@ -49,10 +49,9 @@ def make_blocks(root: Path) -> dict[str, str]:
 
 
 def _said(claim: Claim) -> str:
-    """Return the verdict with its sentence and first lines."""
+    """Return the verdict with its sentence."""
     verdict = wrap_lines(f"**{claim.verdict}.** {visible(claim.sentence)}")
-    return f"{verdict}
-"
+    return f"{verdict}\n"
 
 
 def _where_more_is(claim: Claim) -> str:
