@@ -109,7 +109,9 @@ OF_CODE: dict[str, dict[str, Any]] = {
 
 def example(code: str) -> Remark:
     """Return a remark of this code."""
-    return remark(code, **{name: (VALUES | OF_CODE.get(code, {}))[name] for name in values_of(code)})
+    known = VALUES | OF_CODE.get(code, {})
+    assert not (new := set(values_of(code)) - known.keys()), f"add an example of {sorted(new)} to VALUES"
+    return remark(code, **{name: known[name] for name in values_of(code)})
 
 
 def test_the_english_of_every_code_is_that_of_the_golden_file(golden: Callable[[str, str], None]) -> None:

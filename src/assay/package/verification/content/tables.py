@@ -147,9 +147,10 @@ def sampled_of(package: Unpacked, step: int) -> list[Drawn]:
 
 
 def _rewards(scores: pd.DataFrame, step: int) -> Validation:
-    """Return a validation of which only the rewards are known, which the rule asks for."""
-    rewards = scores.loc[(scores["step"] == step) & (scores["greedy"] == 0), "mean_reward"]
-    return Validation(step, [Episode.model_construct(reward=float(each)) for each in rewards], [])
+    """Return a validation of which only reward and success are known, by which rules choose."""
+    rows = scores.loc[(scores["step"] == step) & (scores["greedy"] == 0)]
+    told = zip(rows["mean_reward"], rows["success_rate"], strict=True)
+    return Validation(step, [Episode.model_construct(reward=float(r), success=s == 1.0) for r, s in told], [])
 
 
 def _equal(one: Any, other: Any) -> bool:
