@@ -29,6 +29,7 @@ def inspect(path: Path, rows: Sequence[Result], facts: Facts) -> Path:
             **facts.get("eval", {}),
         },
         "plan": {"steps": facts.get("steps", []), "config": facts.get("asked", {})},
+        "stats": {"model_usage": {f"org/{path.stem}": {}, **facts.get("used", {})}},
     }
     written = as_inspect_json(path.with_suffix(".json"), rows, **head)
     log = json.loads(written.read_text(encoding="utf-8"))
@@ -116,6 +117,13 @@ def nested(path: Path, rows: Sequence[Result], facts: Facts) -> Path:
     return as_jsonl(path.with_suffix(".jsonl"), [{**row, "metadata": {**facts}} for row in rows])
 
 
+def whole(path: Path, rows: Sequence[Result], facts: Facts) -> Path:
+    """Write one JSON value that says the facts once, beside its list of results."""
+    written = path.with_suffix(".json")
+    written.write_text(json.dumps({"config": {**facts}, "results": [*rows]}), encoding="utf-8")
+    return written
+
+
 Write = Callable[[Path, Sequence[Result], Facts], Path]
 GRADED = {"scorer": "model_graded_fact"}
 # What differs, by form: what is said of it, the facts before, and those after.
@@ -126,6 +134,12 @@ MEASURED: list[tuple[Write, str, Facts, Facts]] = [
     (inspect, "grader", {**GRADED, "roles": {"grader": {"model": "a/one"}}}, {**GRADED, "roles": {}}),
     (inspect, "grader", GRADED, GRADED),  # each model grades itself
     (inspect, "scorer options", GRADED, {**GRADED, "options": {"template": "Be kind."}}),
+    (
+        inspect,
+        "other models used",
+        {"scorer": "rubric", "used": {"a/judge": {}}},
+        {"scorer": "rubric", "used": {"b/judge": {}}},
+    ),
     (inspect, "task version", {}, {"eval": {"task_version": 2}}),
     (inspect, "dataset", {}, {"dataset": "sums-easy"}),
     (inspect, "task argument grader", {"args": {"judge_model": "a"}}, {"args": {"judge_model": "b"}}),
@@ -148,7 +162,7 @@ MEASURED: list[tuple[Write, str, Facts, Facts]] = [
     ),
     *(
         (write, what, {name: "one"}, {name: "two"})
-        for write in (csv, nested, parquet)
+        for write in (csv, nested, parquet, whole)
         for what, name in (
             ("metric", "metric"),
             ("filter", "filter"),
@@ -159,6 +173,7 @@ MEASURED: list[tuple[Write, str, Facts, Facts]] = [
             ("dataset version", "dataset_revision"),
             ("split", "split"),
             ("answers of one score", "best_of"),
+            ("scorer options", "grader_prompt"),
         )
     ),
 ]
@@ -178,7 +193,7 @@ ASKED: list[tuple[Write, str, Facts, Facts]] = [
     (verifiers, "environment argument examples", {}, {"args": {"num_fewshot": 4}}),
     *(
         (write, what, {name: 1}, {name: 2})
-        for write in (csv, nested, parquet)
+        for write in (csv, nested, parquet, whole)
         for what, name in (
             ("temperature", "temperature"),
             ("max_tokens", "max_new_tokens"),

@@ -3,14 +3,16 @@ nothing is."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from benchmarks.attack import Attack
-from benchmarks.judge_attacks import CODES, HONEST, KINDS
+from benchmarks.judge_attacks import CODES, HONEST, KINDS, attacks
 
 from assay.core.errors import DataError
 from assay.verdict.judge.command import JudgeRequest, judge_files
+from tests.house import ROOT
 from tests.tools.judged_files import as_csv, results
 
 
@@ -25,6 +27,13 @@ def test_an_attack_is_answered_by_a_code_of_its_own(attack: Attack) -> None:
 def test_of_an_honest_pair_nothing_of_that_is_said(name: str) -> None:
     verdict, remarks = HONEST[name]()
     assert not CODES & {each.code for each in remarks} and verdict not in ("NOT EVALUABLE", "NO EVIDENCE")
+
+
+def test_every_recorded_attack_on_a_judgement_has_a_code_of_its_own_and_no_honest_pair_has() -> None:
+    found = json.loads((ROOT / "benchmarks/results/verdict_attacks.json").read_text(encoding="utf-8"))
+    rows = {row["name"]: row for row in found["attacks"] if row["kind"] == "judge"}
+    assert rows.keys() == {attack.name for attack in attacks()} and all(row["said"] for row in rows.values())
+    assert [row["name"] for row in found["honest_pairs"]] == [*HONEST] and found["honest_remarked"] == 0
 
 
 def test_clusters_that_were_named_and_are_nowhere_are_refused(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from assay.rollout.tables.lines import Row, parse_json
+from assay.rollout.tables.lines import Row, json_file, parse_json
 from assay.rollout.tasks.wrappings import EVERY
 from assay.verdict.judge.conditions import (
     Conditions,
@@ -17,6 +17,7 @@ from assay.verdict.judge.conditions import (
     of_promptfoo,
     of_traces,
     of_verifiers,
+    of_whole_file,
 )
 from assay.verdict.judge.sources import Form
 
@@ -49,7 +50,9 @@ def conditions_beside(path: Path, form: Form, first: Row, metric: str | None) ->
         return of_traces(_json(path.with_name("configs") / "resolved/eval.json") or {}, first)
     if form == "assay episodes":
         return _of_episodes(path)
-    return replace(Conditions(), measured=of_promptfoo(first))
+    whole = json_file(path.read_bytes(), path) if path.suffix.lower() == ".json" else None
+    told = of_whole_file(whole) if isinstance(whole, dict) else Conditions()
+    return replace(told, measured={**told.measured, **of_promptfoo(first)})
 
 
 def _of_episodes(path: Path) -> Conditions:

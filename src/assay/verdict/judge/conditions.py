@@ -37,7 +37,11 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "metric": ("metric", "metric_name", "measure"),
     "filter": ("filter", "filter_name", "answer_filter", "extraction_method"),
     "scorer": ("scorer", "scorer_name", "scoring", "scoring_method", "evaluator", "grading_method", "rubric"),
-    "scorer options": ("scorer_options", "scorer_args", "scorer_config", "threshold", "tolerance"),
+    "scorer options": (
+        *("scorer_options", "scorer_args", "scorer_config", "threshold", "tolerance", "case_sensitive"),
+        *("normalization", "judge_prompt", "grader_prompt", "judge_template", "grader_template"),
+        *("judge_temperature", "grader_temperature", "judge_system_prompt", "grader_system_prompt"),
+    ),
     "grader": (
         *("grader", "grader_model", "judge", "judge_model", "scorer_model", "grading_model"),
         *("evaluator_model", "grader_name", "judge_name", "autorater"),
@@ -67,7 +71,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     ),
     "stop": ("stop", "stop_sequences", "stop_seqs", "until"),
     "seed": ("seed", "sampling_seed", "random_seed"),
-    "reasoning effort": ("reasoning_effort",),
+    "reasoning effort": ("reasoning_effort", "enable_thinking", "thinking", "thinking_budget"),
 }
 _MEANS = {simplify(name): what for what, names in NAMES.items() for name in names}
 # Where rows keep such settings.
@@ -261,6 +265,10 @@ def of_inspect(head: Mapping[str, Any], scorer: str | None) -> Conditions:
         asked["version of inspect"] = text
     measured = {f"task argument {name}": value for name, value in args_measured.items()}
     measured |= _scorer_of(about, scorer, roles)
+    used = {*_mapping(_mapping(head.get("stats")).get("model_usage"))} - {about.get("model")}
+    if used:  # by a scorer that asks a model of its own choice, or by a solver
+        by_scorer = "grader" not in measured and measured.get("scorer", "") not in _BY_RULE
+        (measured if by_scorer else asked)["other models used"] = ", ".join(sorted(map(str, used)))
     data = _mapping(about.get("dataset"))
     for name, value in (("task version", about.get("task_version")), ("dataset", data.get("name"))):
         if (text := told(value)) is not None:
@@ -490,6 +498,19 @@ def of_episodes(found: Mapping[str, Any], cut: str) -> Conditions:
     if "temperature" in found:
         says |= {"temperature", "top_p", "top_k", "max_tokens", "stop"}
     return Conditions({}, asked, frozenset(says))
+
+
+def of_whole_file(value: Mapping[str, Any]) -> Conditions:
+    """Return what a JSON file says beside its list of results, at the top or in settings that stand there."""
+    inside = [each for name, each in value.items() if simplify(name) in map(simplify, INSIDE)]
+    told_of = [
+        {k: v for k, v in _mapping(each).items() if simplify(str(k)) in _MEANS} for each in (*inside, value)
+    ]
+    measured, asked = sorted_out(settings_of(*told_of))
+    named = (each.get(name) for each in (value, *map(_mapping, inside)) for name in ("model", "model_name"))
+    return Conditions(
+        measured, asked, model=next((name for name in named if isinstance(name, str) and name), None)
+    )
 
 
 def of_promptfoo(row: Mapping[str, Any]) -> dict[str, str]:
