@@ -98,6 +98,21 @@ def families(n: int, items: int) -> Layout:
     return draw
 
 
+def breaking(n: int, share: float, loss: float, items: int, draws: int) -> Layout:
+    """Return a layout of n clusters, a share of which loses so much while all others gain a little: items
+    that are right in 70 % before, and the luck of their draws."""
+    gain = loss * share / (1 - share)
+
+    def draw(rng: np.random.Generator, replications: int) -> Drawn:
+        shape = (replications, n, items)
+        broken = rng.random((replications, n, 1)) < share
+        after = rng.binomial(draws, np.where(broken, 0.7 - loss, 0.7 + gain), shape)
+        gaps = (after - rng.binomial(draws, 0.7, shape)) / draws
+        return gaps.sum(axis=2), np.full((replications, n), float(items))
+
+    return draw
+
+
 def one_outweighs(n: int) -> Layout:
     """Return a layout of n - 1 clusters of one item and one of as many as all of them together."""
 
@@ -137,11 +152,23 @@ LAYOUTS: dict[str, Layout] = {
     "families of four move together, 60 clusters": families(60, 4),
     "one cluster outweighs the rest, 20 clusters": one_outweighs(20),
     "one cluster outweighs the rest, 200 clusters": one_outweighs(200),
+    **{
+        f"5 % of clusters break by {loss} points, {n} of 4 items, {draws} draws": breaking(
+            n, 0.05, loss / 100, 4, draws
+        )
+        for n, loss, draws in ((40, 20, 4), (120, 20, 4), (40, 50, 1), (40, 60, 4), (120, 60, 4))
+    },
     "skewed: many small gains, losses of any size, 40 clusters": alike(
         40, lambda rng, shape: 0.1 - np.minimum(1.1, rng.gamma(0.25, 0.4, size=shape)) + 0.00085
     ),
 }
 
+
+# Items times draws of a usual cluster, where it is not its size: what the plan chooses worst_cluster by.
+DRAWS = {name: 4.0 for name in LAYOUTS if name.startswith(("deterministic base", "any base, the same arm"))}
+DRAWS |= {name: 8.0 for name in LAYOUTS if name.startswith(("base never right", "base rarely right"))}
+DRAWS |= {name: 2.0 for name in LAYOUTS if "knows other items" in name}
+DRAWS |= {name: 16.0 for name in LAYOUTS if "4 items, 4 draws" in name}
 
 # The largest cluster of all data, where it is larger than what a draw may show.
 LARGEST = {name: 9.0 for name in LAYOUTS if "10 % of 9" in name}

@@ -2,18 +2,21 @@
 
 `layouts` are made to be hard for a test of clusters: rare heavy losers, effects tied to the size of a
 cluster, deterministic arms, ties, few clusters, one cluster that outweighs the rest. Each is drawn 3,000
-times; the old sign flips meet the same draws, for comparison. Where clusters that nobody drew may be larger
-than all that were, the test is told their size, as the plan of a claim tells it. `upper` ends the two-sided
-95 % interval of Clopper and Pearson. Where clusters are too few for their sizes the claim refuses: `refused`,
-with what would be `needed`.
+times; the old sign flips meet the same draws, for comparison. `worst_cluster` is how many points a cluster
+that nobody saw is taken to lose at most: what a plan chooses for clusters of so many draws (`usual`), and 50
+and 25. Where clusters of the layout lose more, nothing is promised: `excluded` says so. Where clusters that
+nobody drew may be larger than all that were, the test is told their size, as the plan of a claim tells it.
+`upper` ends the two-sided 95 % interval of Clopper and Pearson. Where clusters are too few for their sizes
+the claim refuses: `refused`, with what would be `needed`.
 
 `at_random` are layouts that nobody chose, with true gains that are not 0. `means` are measures without
 bounds, which have no p, and an interval where clusters are many (`shown`); `beyond` says why: what is rare
 enough is in no interval, and `false_better` is how often it would lie above 0. The same means with bounds, as
 rewards have them, are among the layouts. `power` is what is promised before training against what is then
-found; `cost` is what the deciding test gives up against sign flips, which hold no level.
+found, `seldom` the same where the base is seldom right; `cost` is what the deciding test gives up against
+sign flips, which hold no level.
 
-    ./run bench verdict_levels    (about a minute on one core; writes results/verdict_levels.json)
+    ./run bench verdict_levels    (two minutes on one core; writes results/verdict_levels.json)
 """
 
 from __future__ import annotations
@@ -23,57 +26,74 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.common import RESULTS, written
-from benchmarks.verdict_layouts import BEYOND, LARGEST, LAYOUTS, MEANS, Array, Layout
-from benchmarks.weightings import bounded_mean_tests
+from benchmarks.verdict_layouts import BEYOND, DRAWS, LARGEST, LAYOUTS, MEANS, Array, Layout
 from scipy import stats
 from scipy.optimize import brentq
 
 from assay.core.seeds import rng as labelled_rng
 from assay.rollout.dataset.suite import Unseen
-from assay.verdict.statistics.bounded_mean import clusters_needed, not_better
+from assay.verdict.evidence.claim.plan import usual_worst
+from assay.verdict.statistics.bounded_mean import clusters_needed, not_better, probability_below_zero
 from assay.verdict.statistics.intervals import resample_counts
-from assay.verdict.statistics.power import smallest_gain
+from assay.verdict.statistics.power import plausible_spread, smallest_gain
 from assay.verdict.statistics.tests import FEWEST_OPEN, sign_flip_tests
 
-REPLICATIONS, WEIGHTINGS, FLIPS, RESAMPLES = 3_000, 4_000, 2_000, 1_000
+REPLICATIONS, FLIPS, RESAMPLES = 3_000, 2_000, 1_000
 
 
 def upper(count: int, n: int) -> float:
     return round(float(stats.beta.ppf(0.975, count + 1, n - count)) if count < n else 1.0, 4)
 
 
-def measured(name: str, layout: Layout) -> dict[str, object]:
-    """Return how often a layout is called better, worse, and how often the interval holds 0."""
+def found(totals: Array, sizes: Array, unseen: Unseen) -> NDArray[np.bool_]:
+    """Return which experiments are called better at 2.5 %, [experiments]: by the formula of plans, and where
+    that is within a factor of two of the level by the exact p."""
+    p = not_better(totals, sizes, unseen=unseen)
+    for k in np.flatnonzero((p > 0.0125) & (p < 0.05)):
+        lost = max(unseen.size, float(sizes[k].max())) * unseen.loss
+        p[k] = probability_below_zero(np.append(totals[k], -lost))
+    return p <= 0.025
+
+
+def measured(name: str, layout: Layout) -> list[dict[str, object]]:
+    """Return how often a layout is called better, worse, and how often the interval holds 0: with what a plan
+    chooses for clusters of such draws, and with 50 and 25 points."""
     totals, sizes = layout(labelled_rng("verdict levels", name), REPLICATIONS)
-    largest = LARGEST.get(name, 0.0)
-    needed = np.array([clusters_needed(row, unseen=Unseen(largest)) for row in sizes])
-    refused = needed > totals.shape[1]
-    not_better, not_worse = [], []
-    for start in range(0, REPLICATIONS, 250):  # other weightings for each part: no one set decides
-        rows = slice(start, start + 250)
-        luck = labelled_rng("verdict levels", name, "weightings", start)
-        found = bounded_mean_tests(totals[rows], sizes[rows], luck, largest=largest, weightings=WEIGHTINGS)
-        not_better.append(found[0])
-        not_worse.append(found[1])
-    above, below = (np.concatenate(p) <= 0.025 for p in (not_better, not_worse))
-    better, worse = above & ~refused, below & ~refused
     flips = sign_flip_tests(totals, labelled_rng("verdict levels", name, "flips"), FLIPS) <= 0.05
-    return {
-        "name": name,
-        "replications": REPLICATIONS,
-        "false_better": round(float(better.mean()), 4),
-        "upper": upper(int(better.sum()), REPLICATIONS),
-        "coverage": round(float(1 - (above | below).mean()), 4),  # of every interval, shown or refused
-        "false_worse": round(float(worse.mean()), 4),
-        "largest_known": largest or None,
-        "refused": round(float(refused.mean()), 4),
-        "needed": int(np.median(needed[refused])) if refused.any() else None,
-        "sign_flips_better": round(float((flips & (totals.sum(axis=1) > 0)).mean()), 4),
-        "sign_flips_worse": round(float((flips & (totals.sum(axis=1) < 0)).mean()), 4),
-    }
+    usual, rows = usual_worst(DRAWS.get(name, float(sizes.mean()))), []
+    loses = round(-100 * float((totals / sizes).min()), 1)
+    for worst in sorted({usual, 50.0, 25.0}, reverse=True):
+        unseen = Unseen(LARGEST.get(name, 0.0), worst / 100)
+        needed = np.array([clusters_needed(row, unseen=unseen) for row in sizes])
+        refused = needed > totals.shape[1]
+        above, below = found(totals, sizes, unseen), found(-totals, sizes, unseen)
+        better, worse = above & ~refused, below & ~refused
+        rows.append(
+            {
+                "name": name,
+                "worst_cluster": worst,
+                "usual": worst == usual,  # what a plan has where nobody says
+                # A cluster loses more than is held possible: nothing is promised. Rounded by 1e-9.
+                "excluded": f"clusters lose up to {loses:g} points" if loses > worst else None,
+                "replications": REPLICATIONS,
+                "false_better": round(float(better.mean()), 4),
+                "upper": upper(int(better.sum()), REPLICATIONS),
+                "coverage": round(
+                    float(1 - (above | below).mean()), 4
+                ),  # of every interval, shown or refused
+                "false_worse": round(float(worse.mean()), 4),
+                "largest_known": unseen.size or None,
+                "refused": round(float(refused.mean()), 4),
+                "needed": int(np.median(needed[refused])) if refused.any() else None,
+                "sign_flips_better": round(float((flips & (totals.sum(axis=1) > 0)).mean()), 4),
+                "sign_flips_worse": round(float((flips & (totals.sum(axis=1) < 0)).mean()), 4),
+            }
+        )
+    return rows
 
 
 def of_means(name: str, layout: Layout) -> dict[str, object]:
@@ -141,7 +161,7 @@ def promised(name: str) -> dict[str, object]:
     n, items, draws, low, high, spread = PLANS[name]
     luck = labelled_rng("promised", name)
     home, sizes = np.repeat(np.arange(n), items), np.full(n, float(items))
-    found, gains = [], []
+    shown, gains = [], []
     for _ in range(PILOTS):
         base = luck.uniform(low, high, n)[home]
         gain = smallest_gain(luck.binomial(draws, base) / draws, home, draws, spread=spread)
@@ -160,15 +180,33 @@ def promised(name: str) -> dict[str, object]:
                 after = np.clip(rates + asked[:, home], 0, 1)
         difference = (luck.binomial(draws, after) - luck.binomial(draws, rates)) / draws
         totals = difference.reshape(PLAYED, n, items).sum(axis=2)
-        parts, many = np.array_split(totals, 5), WEIGHTINGS if n > 100 else 20_000  # as many as in earnest
-        found += [bounded_mean_tests(part, sizes, luck, weightings=many)[0] <= 0.025 for part in parts]
+        shown.append(not_better(totals, sizes) <= 0.025)
         gains.append(100 * gain)
     return {
         "name": name,
         "replications": PILOTS * PLAYED,
         "gain_points": round(float(np.mean(gains)), 2),
         "promised": 0.8,
-        "got": round(float(np.concatenate(found).mean()), 4),
+        "got": round(float(np.concatenate(shown).mean()), 4),
+    }
+
+
+def seldom_right(rate: float) -> dict[str, object]:
+    """Return what a plan promises of 1,500 single items whose base is seldom right, and what is found."""
+    n, luck = 1_500, labelled_rng("seldom", str(rate))
+    gain = smallest_gain(np.full(n, rate), np.arange(n), 1, spread=0.2, seen_draws=0)
+    assert gain is not None
+    after = rate + gain + plausible_spread(0.2, rate, gain) * luck.normal(size=(1_000, n))
+    for _ in range(20):
+        after = np.clip(after + rate + gain - np.clip(after, 0, 1).mean(), 0, 1)
+    totals = luck.binomial(1, after) - luck.binomial(1, rate, after.shape).astype(float)
+    p = not_better(totals, np.ones(n))
+    return {
+        "base_rate": rate,
+        "items": n,
+        "gain_points": round(100 * gain, 2),
+        "promised": 0.8,
+        "got": round(float((p <= 0.025).mean()), 4),
     }
 
 
@@ -182,8 +220,8 @@ def given_up(n: int) -> dict[str, object]:
         after = np.clip(rates + gain + 0.2 * luck.normal(size=(500, n)), 0, 1)
         before = luck.binomial(draws, rates, size=after.shape)
         totals = (luck.binomial(draws, after) - before) / draws
-        found = bounded_mean_tests(totals, np.ones(n), luck, weightings=2_000)[0]
-        power["bounded"].append(float((found <= 0.025).mean()))
+        p = not_better(totals, np.ones(n), unseen=Unseen(loss=usual_worst(draws) / 100))
+        power["bounded"].append(float((p <= 0.025).mean()))
         flips = (sign_flip_tests(totals, luck, 1_000) <= 0.05) & (totals.sum(axis=1) > 0)
         power["sign_flips"].append(float(flips.mean()))
     reach = {test: float(np.interp(0.8, np.maximum.accumulate(p), gains)) for test, p in power.items()}
@@ -237,17 +275,19 @@ def at_random(k: int) -> dict[str, object]:
 
 def main() -> None:
     tables: dict[str, list[dict[str, object]]] = {}
-    rows: list[tuple[str, Callable[[], dict[str, object]]]] = [
+    rows: list[tuple[str, Callable[[], list[dict[str, object]]]]] = [
         *(("layouts", lambda name=name: measured(name, LAYOUTS[name])) for name in LAYOUTS),
-        *(("at_random", lambda k=k: at_random(k)) for k in range(60)),
-        *(("means", lambda name=name: of_means(name, MEANS[name])) for name in MEANS),
-        *(("beyond", lambda name=name: of_means(name, BEYOND[name])) for name in BEYOND),
-        *(("power", lambda name=name: promised(name)) for name in PLANS),
-        *(("cost", lambda n=n: given_up(n)) for n in (64, 256, 512)),
+        *(("at_random", lambda k=k: [at_random(k)]) for k in range(60)),
+        *(("means", lambda name=name: [of_means(name, MEANS[name])]) for name in MEANS),
+        *(("beyond", lambda name=name: [of_means(name, BEYOND[name])]) for name in BEYOND),
+        *(("power", lambda name=name: [promised(name)]) for name in PLANS),
+        *(("seldom", lambda rate=rate: [seldom_right(rate)]) for rate in (0.01, 0.02, 0.05, 0.1)),
+        *(("cost", lambda n=n: [given_up(n)]) for n in (64, 256, 512)),
     ]
-    for table, row in rows:
-        tables.setdefault(table, []).append(row())
-        print(table, *tables[table][-1].values(), sep="\t", flush=True)
+    for table, made in rows:
+        tables.setdefault(table, []).extend(each := made())
+        for row in each:
+            print(table, *row.values(), sep="\t", flush=True)
         written(RESULTS / "verdict_levels.json", tables, indent=1, sort_keys=False)
 
 

@@ -364,12 +364,13 @@ def test_the_p_of_many_experiments_that_plans_go_by_is_the_exact_one_to_a_twenti
     source, sizes = rng("many", n), np.ones(n)
     totals = source.choice([-0.5, 0.0, 0.3, 0.3], (200, n)) + 0.1
     totals[0] = np.r_[1.0, np.zeros(n - 1)]  # as much as is unseen: the middle, where the formula is 0 / 0
+    totals[1] = np.r_[np.full(n // 8, 2.0), np.full(n - n // 8, -0.2)] + 0.011
     for loss in (0.25, 1.0):
         found = not_better(totals, sizes, unseen=Unseen(loss=loss))
         exact = [probability_below_zero(np.append(row, -loss)) for row in totals]
-        told = np.array(exact) < 0.45
+        told = np.array(exact) < 0.25
         assert found[told] == pytest.approx(np.array(exact)[told], rel=0.05)
-        assert (found[~told] > 0.3).all()
+        assert (found[~told] > 0.2).all()
 
 
 def test_a_thousand_different_clusters_take_less_than_fifty_milliseconds() -> None:

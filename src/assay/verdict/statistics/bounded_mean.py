@@ -158,7 +158,8 @@ def not_better(totals: Array, sizes: Array, *, unseen: Unseen = WORST) -> Array:
     """Return the one-sided p of "not better" of rows of totals, [experiments, clusters], for planning.
 
     `sizes` is [clusters], or [experiments, clusters]. Up to 32 clusters it is the inversion, beyond them the
-    formula of Lugannani and Rice (1980), in the form of Barndorff-Nielsen (1990), to about two per cent.
+    formula of Lugannani and Rice (1980), in the form of Barndorff-Nielsen (1990), to about two per cent where
+    p is small.
 
     >>> float(not_better(np.full((1, 20), 0.2), np.ones(20))[0].round(4)), round(1.2**-20, 4)
     (0.0261, 0.0261)
@@ -188,8 +189,8 @@ def not_better(totals: Array, sizes: Array, *, unseen: Unseen = WORST) -> Array:
         p[above] = heights.sum(axis=0) * (NODES[1] - NODES[0]) / math.pi
         return p
     root = -np.sqrt(np.maximum(2 * np.log1p(-at[:, None] * terms).sum(axis=1), 1e-12))
-    # At the mean the formula is 0 / 0.
-    p[above] = np.where(root < -1e-4, ndtr(root + np.log(at * curved / root) / root), 0.5)
+    # Towards the mean the formula is 0 / 0; plans do not need it there.
+    p[above] = np.where(root < -0.5, ndtr(root + np.log(at * curved / root) / root), ndtr(root))
     return p
 
 
