@@ -68,7 +68,7 @@ def test_the_verdict_over_seeds_is_that_of_compare(six: dict[str, Path], tmp_pat
     ).recipes
     entry = entry_of(six)
     assert entry.recipe is not None and entry.verdict == expected.verdict == "IMPROVED"
-    for name in ("difference", "p", "iqm", "probability_of_improvement", "sentence", "error_of_items_points"):
+    for name in ("difference", "p", "probability_of_improvement", "sentence", "error_of_items_points"):
         assert getattr(entry.recipe, name) == getattr(expected, name)
 
 

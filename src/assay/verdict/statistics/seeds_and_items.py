@@ -28,37 +28,15 @@ from assay.rollout.dataset.suite import WORST, Unseen
 from assay.rollout.evaluation.clusters import Array, ClusterSums
 from assay.verdict.statistics.bounded_mean import bounded_mean_test
 from assay.verdict.statistics.intervals import interval
-from assay.verdict.statistics.tests import EXACT_UP_TO
-
-TRIMMED = 0.25
-
-
-def iqm(scores: Array, weights: Array | None = None) -> Array:
-    """Return the mean of the middle half of all cells, in the unit of the scores.
-
-    Args:
-        scores: [runs, items].
-        weights: [resamples, runs, items], not negative; without them every cell counts once.
-
-    Returns:
-        One number for each resample, [resamples]; [1] without weights. As many cells are cut at either end as
-        a quarter of them, rounded down.
-
-    >>> float(iqm(np.array([[0.0, 1, 2, 3], [4, 5, 6, 100]]))[0])
-    3.5
-    """
-    values = np.asarray(scores, np.float64).ravel()
-    order = np.argsort(values, kind="stable")
-    counted = np.ones((1, values.size)) if weights is None else weights.reshape(len(weights), -1)
-    reached = np.cumsum(counted[:, order], axis=1)
-    total = reached[:, -1:]
-    cut = np.floor(TRIMMED * total + 1e-9)
-    kept = np.diff(np.clip(reached, cut, total - cut), axis=1, prepend=cut)
-    return np.asarray(kept @ values[order] / kept.sum(axis=1), np.float64)
+from assay.verdict.statistics.tests import EXACT_UP_TO, sign_flip
 
 
 def weighted_mean(cells: Array, weights: Array | None = None) -> Array:
-    """Return the mean of all cells, [resamples] ([1] without weights); arguments as for `iqm`.
+    """Return the mean of all cells, one number for each resample, [resamples]; [1] without weights.
+
+    Args:
+        cells: [runs, items].
+        weights: [resamples, runs, items], not negative; without them every cell counts once.
 
     >>> float(weighted_mean(np.array([[0.0, 1.0]]), np.array([[[1.0, 3.0]]]))[0])
     0.75
@@ -108,7 +86,7 @@ def optimality_gap(scores: Array, best: float = 1.0) -> float:
 def profile(scores: Array, thresholds: Sequence[float] | Array, weights: Array | None = None) -> Array:
     """Return for each threshold the share of cells with a score above it, [resamples, thresholds].
 
-    Arguments as for `iqm`; [1, thresholds] without weights.
+    Arguments as for `weighted_mean`; [1, thresholds] without weights.
 
     >>> profile(np.array([[0.0, 0.5], [0.5, 1.0]]), [0.0, 0.5]).tolist()
     [[0.75, 0.25]]
@@ -222,31 +200,53 @@ def sign_flip_runs(gains: Array, rng: np.random.Generator, *, one_sided: bool, f
     return float(beyond.mean())
 
 
-def items_p(
-    cells: Array, clusters: Sequence[str], *, one_sided: bool, unseen: Unseen = WORST, bound: float = 1.0
-) -> float:
-    """Return the p of "the mean is 0" over other clusters of items, or, one-sided, of "it is not above 0",
-    whatever their distribution: many seeds on one suite show a rare heavy loss no more than one does, and a t
-    test takes what it has not seen for impossible.
+def items_test(
+    cells: Array, clusters: Sequence[str], *, unseen: Unseen = WORST, bound: float = 1.0
+) -> tuple[float, Interval]:
+    """Return the two-sided p of "the mean is 0" over other clusters of items, whatever their distribution,
+    and its 95 % interval: many seeds on one suite show a rare heavy loss no more than one does, and a t test
+    takes what it has not seen for impossible.
 
     Args:
         cells: One value for each run and item, [runs, items], between -bound and bound.
         clusters: The cluster of each item.
-        one_sided: Whether only above 0 counts.
         unseen: As of `bounded_mean_test`.
         bound: Of the cells.
 
     >>> gains = np.full((8, 20), 0.05)
-    >>> round(items_p(gains, [str(k) for k in range(20)], one_sided=True), 4)
-    0.3769
+    >>> round(items_test(gains, [str(k) for k in range(20)])[0], 4)
+    0.7538
     """
     place = codes(clusters)
     totals = np.bincount(place, weights=cells.mean(axis=0)) / bound
     sums = ClusterSums(tuple(map(str, range(len(totals)))), totals, np.bincount(place).astype(np.float64))
-    p = bounded_mean_test(sums, unseen=unseen)[0]
-    if not one_sided:
-        return p
-    return p / 2 if sums.mean > 0 else 1.0
+    p, found = bounded_mean_test(sums, unseen=unseen)
+    ends = (bound * (found.low or 0.0), bound * (found.high or 0.0))
+    return p, interval(bound * sums.mean, *ends, found.n)
+
+
+def on_one_side(p: float, mean: float) -> float:
+    """Return the p of "not above 0" of a two-sided p and the mean it is of."""
+    return p / 2 if mean > 0 else 1.0
+
+
+def runs_interval(gains: Array, rng: np.random.Generator) -> Interval:
+    """Return the 95 % interval of `sign_flip_runs`, two-sided; null ends where runs are too few or alike."""
+    names = tuple(map(str, range(len(gains))))
+    return sign_flip(ClusterSums(names, gains, np.ones(len(gains))), rng)[1]
+
+
+def widest(*found: Interval) -> Interval:
+    """Return the interval that holds all: of the largest of several p. One without ends holds nothing; the
+    value and n are those of the first.
+
+    >>> one, other = (Interval(value=0.5, low=low, high=0.9, n=3) for low in (0.1, 0.2))
+    >>> widest(one, other).low
+    0.1
+    """
+    ends = [(each.low, each.high) for each in found if each.low is not None and each.high is not None]
+    low, high = (min(low for low, _ in ends), max(high for _, high in ends)) if ends else (None, None)
+    return found[0].model_copy(update={"low": low, "high": high})
 
 
 def fewest_runs(alpha: float, *, one_sided: bool) -> int:

@@ -23,10 +23,12 @@ from assay.verdict.statistics.seeds_and_items import (
     crossed_mean,
     expanded_percentiles,
     fewest_runs,
-    items_p,
+    items_test,
     probability_of_improvement,
     resampled,
+    runs_interval,
     sign_flip_runs,
+    widest,
     wins,
 )
 from assay.verdict.statistics.tests import holm
@@ -113,13 +115,11 @@ def _draft(a: str, b: str, runs_a: Sequence[Run], runs_b: Sequence[Run]) -> dict
     flips = labelled_rng("contest flips", plan.suite_digest, len(seeds))
     # Gains over one measurement of the base differ by 1 at most.
     bound = 2.0 if np.ptp(both.before, axis=0).any() else 1.0
-    p = max(
-        mean.p(one_sided=False),
-        sign_flip_runs(apart.mean(axis=1), flips, one_sided=False),
-        items_p(apart, both.clusters, one_sided=False, unseen=plan.unseen, bound=bound),
-    )
+    of_items, items_gap = items_test(apart, both.clusters, unseen=plan.unseen, bound=bound)
+    p = max(mean.p(one_sided=False), sign_flip_runs(apart.mean(axis=1), flips, one_sided=False), of_items)
+    gap = widest(mean.interval, items_gap, runs_interval(apart.mean(axis=1), flips))
     chance = _probability(both, len(runs_a), plan.direction, plan.suite_digest, mean.df)
-    return draft | {"difference": mean.interval, "p": round(p, 10), "probability_a_beats_b": chance}
+    return draft | {"difference": gap, "p": round(p, 10), "probability_a_beats_b": chance}
 
 
 def _registration(runs_a: Sequence[Run], runs_b: Sequence[Run], shared: Sequence[int]) -> Registration:

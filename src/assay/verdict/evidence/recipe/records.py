@@ -31,7 +31,6 @@ class SeedRow(Record):
     before: float
     after: float
     gain: Interval = Field(description="the run's own claim; its interval is over items alone")
-    iqm: float = Field(description="of the gains of its items")
 
 
 class ProfilePoint(Record):
@@ -66,7 +65,9 @@ class RecipeClaim(Record):
     draws: int = Field(ge=1)
     before: float | None
     after: float | None
-    difference: Interval | None = Field(description="mean gain; interval for other seeds and other items")
+    difference: Interval | None = Field(
+        description="mean gain; the interval holds those of all three tests: without 0 just where p <= 0.05"
+    )
     p: float | None = Field(
         description="the largest of the next two and of bounded means over clusters: a verdict needs all"
     )
@@ -83,9 +84,6 @@ class RecipeClaim(Record):
     smallest_detectable_points: float | None = Field(
         description="true effect that two tests find with power 0.8, simulated, and the third can show at all"
     )
-    iqm: Interval | None = Field(description="mean of the middle half of the gains of runs x items")
-    iqm_before: float | None
-    iqm_after: float | None
     probability_of_improvement: Interval | None = Field(
         description="a run beats the base on an item; ties one half"
     )

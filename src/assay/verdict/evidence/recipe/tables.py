@@ -31,7 +31,7 @@ from assay.verdict.evidence.words.remarks import say_all
 
 NOT_EVALUABLE = "NOT EVALUABLE"
 OF_A_RUN = ("seed", "chosen_step", "verdict", "health", "before", "after")
-CSV_COLUMNS = ("recipe", "run", *OF_A_RUN, "gain", "gain_low", "gain_high", "iqm")
+CSV_COLUMNS = ("recipe", "run", *OF_A_RUN, "gain", "gain_low", "gain_high")
 
 
 class RecipeComparison(Record):
@@ -77,7 +77,7 @@ def csv_rows(found: RecipeComparison) -> list[dict[str, Any]]:
         for run in recipe.runs:
             gain = {"gain": run.gain.value, "gain_low": run.gain.low, "gain_high": run.gain.high}
             own = {name: getattr(run, name) for name in OF_A_RUN}
-            rows.append({"recipe": recipe.recipe, "run": run.name} | own | gain | {"iqm": run.iqm})
+            rows.append({"recipe": recipe.recipe, "run": run.name} | own | gain)
     return rows
 
 
@@ -101,11 +101,11 @@ def recipes_frame(found: RecipeComparison) -> pd.DataFrame:
         errors = MISSING
         if each.error_of_seeds_points is not None and each.error_of_items_points is not None:
             errors = f"{each.error_of_seeds_points:.1f} / {each.error_of_items_points:.1f}"
-        gains = [difference_text(gain, rate=True) for gain in (each.difference, each.iqm)]
+        gain = difference_text(each.difference, rate=True)
         chance = interval_text(each.probability_of_improvement, rate=True)
-        numbers = [len(each.seeds), *gains, chance, errors, p_number(each.p)]
+        numbers = [len(each.seeds), gain, chance, errors, p_number(each.p)]
         rows.append([each.recipe, *numbers, mark(each.verdict, each.registered)])
-    names = ["mean gain, points", "IQM of gains", "P(beats base), %", "error from seeds / items"]
+    names = ["mean gain, points", "P(beats base), %", "error from seeds / items"]
     return pd.DataFrame(rows, columns=["recipe", "seeds", *names, "p", "verdict"])
 
 

@@ -39,13 +39,15 @@ from assay.verdict.statistics.seeds_and_items import (
     detectable_effect,
     expanded_percentiles,
     fewest_runs,
-    iqm,
-    items_p,
+    items_test,
+    on_one_side,
     optimality_gap,
     profile,
     resampled,
+    runs_interval,
     sign_flip_runs,
     weighted_mean,
+    widest,
     wins,
 )
 
@@ -90,23 +92,15 @@ def recipe_claim(recipe: str, runs: Sequence[Run], *, apart: Sequence[str], one_
     p_seeds = sign_flip_runs(sign * found.gains.mean(axis=1), flips, one_sided=one_sided)
     p_both = crossed_mean(sign * found.gains, found.clusters).p(one_sided=one_sided)
     guardrails = tuple(_guardrail(runs, name, margin) for name, margin in sorted(plan.guardrails.items()))
-    moved = len({cluster for cluster, own in zip(found.clusters, found.gains.T, strict=True) if own.any()})
     luck = labelled_rng("recipe power", plan.suite_digest, len(runs))
     reach = detectable_effect(mean, len(runs), head["n_clusters"], plan.alpha, luck, one_sided=one_sided)
     sizes = np.bincount(codes(found.clusters)).astype(np.float64)
     floor = smallest_certain_gain(sizes, unseen=plan.unseen, alpha=plan.alpha)
-    if reach is None or floor is None or moved < FEWEST_CLUSTERS:
-        detectable = None
-    else:
-        detectable = round(100 * max(reach, floor), 6)
-    of_items = items_p(sign * found.gains, found.clusters, one_sided=one_sided, unseen=plan.unseen)
-    p = max(p_seeds, p_both, of_items)
-    effect = _effect(plan, mean.interval, p, found, one_sided=one_sided)
-    if moved < FEWEST_CLUSTERS:
-        # Nearly constant gains make a short interval out of having seen nothing; that excludes no change.
-        few = f"Only {moved} of {counted(head['n_clusters'], plan.cluster_name)} changed in any run"
-        head["warnings"] = (*head["warnings"], f"{few}: the interval is too short.")
-        effect = effect.model_copy(update={"size": "not shown"})
+    detectable = None if reach is None or floor is None else round(100 * max(reach, floor), 6)
+    of_items, items_gain = items_test(found.gains, found.clusters, unseen=plan.unseen)
+    p = max(p_seeds, p_both, on_one_side(of_items, sign * mean.mean) if one_sided else of_items)
+    gain = widest(mean.interval, items_gain, runs_interval(found.gains.mean(axis=1), flips))
+    effect = _effect(plan, gain, p, found, one_sided=one_sided)
     worse = [each.measure for each in guardrails if each.outcome == "regressed"] + _lost_by_most(runs)
     verdict, why = decide(
         effect,
@@ -118,11 +112,11 @@ def recipe_claim(recipe: str, runs: Sequence[Run], *, apart: Sequence[str], one_
         detectable=detectable,
         needed=FEWEST_CLUSTERS if head["n_clusters"] < FEWEST_CLUSTERS else None,
     )
-    numbers = _numbers(found, mean, plan)
+    numbers = _numbers(found, mean, gain, plan)
     head |= {"verdict": verdict, "effect": effect, "reason": say_all(why), "guardrails": guardrails}
     head |= {"p": p, "p_seeds": p_seeds, "p_seeds_items": round(p_both, 10)}
     claim = RecipeClaim(**head, **numbers, smallest_detectable_points=detectable, sentence="")
-    sentence = recipe_sentence(claim, mean.interval, numbers["iqm"], plan)
+    sentence = recipe_sentence(claim, gain, plan)
     if registration.against is not None:
         sentence = f"Hand-picked seeds ({registration.against}). {sentence}"
     return claim.model_copy(update={"sentence": sentence})
@@ -139,7 +133,7 @@ def _marks(registration: Registration, alpha: float) -> list[str]:
     ]
 
 
-def _numbers(found: Scores, mean: CrossedMean, plan: KnownPlan) -> dict[str, Any]:
+def _numbers(found: Scores, mean: CrossedMean, gain: Interval, plan: KnownPlan) -> dict[str, Any]:
     """Return the aggregates; their intervals come from one set of resamples of whole seeds and whole
     clusters."""
     n_runs, n_items = found.gains.shape
@@ -161,12 +155,9 @@ def _numbers(found: Scores, mean: CrossedMean, plan: KnownPlan) -> dict[str, Any
     return {
         "before": round(float(found.before.mean()), 10),
         "after": round(float(found.after.mean()), 10),
-        "difference": mean.interval,
+        "difference": gain,
         "error_of_seeds_points": round(100 * mean.error_of_seeds, 6),
         "error_of_items_points": round(100 * mean.error_of_items, 6),
-        "iqm": bounds(float(iqm(found.gains)[0]), bootstrap(lambda w: iqm(found.gains, w), draws)),
-        "iqm_before": round(float(iqm(found.before)[0]), 10),
-        "iqm_after": round(float(iqm(found.after)[0]), 10),
         "probability_of_improvement": bounds(
             better.mean(), bootstrap(lambda w: weighted_mean(better, w), draws)
         ),
@@ -285,7 +276,6 @@ def _rows(runs: Sequence[Run], found: Scores | None) -> tuple[SeedRow, ...]:
                 health=trained.health.worst,
                 before=round(float(found.before[k].mean()), 10),
                 after=round(float(found.after[k].mean()), 10),
-                iqm=round(float(iqm(gains[None, :])[0]), 10),
                 gain=claim.difference or interval(float(gains.mean()), np.nan, np.nan, len(found.items)),
             )
         )
@@ -312,12 +302,13 @@ MEANING = (
     " one measurement of the base, so luck in either moves all of them alike; more seeds do not make that"
     " smaller, more items do. A verdict therefore needs three things: sign flips of whole runs (would other"
     " seeds do it, on these items?), the mean gain against its error from seeds and items together, and the"
-    " test of bounded means over clusters of items, which takes nothing unseen for impossible; p is the"
-    " largest of the three. Every interval is two-sided at 95 %, also beside a one-sided p: one-sided, a"
-    " recipe can be called better although its interval holds 0. The smallest detectable effect takes the"
-    " errors found here for the true ones; with few seeds it is rough. IQM, probability and profile are"
-    " bootstrapped over whole seeds and whole clusters of items, clusters within their stratum, what the runs"
-    " share drawn with its item. Another base and data of another kind are not covered."
+    " test of bounded means over clusters of items, which takes nothing unseen for impossible. p is the"
+    " largest of the three, and the interval holds those of all three. Every interval is two-sided at 95 %,"
+    " also beside a one-sided p: one-sided, a recipe can be called better although its interval holds 0. The"
+    " smallest detectable effect takes the errors found here for the true ones; with few seeds it is rough."
+    " Probability and profile are bootstrapped over whole seeds and whole clusters of items, clusters within"
+    " their stratum, what the runs share drawn with its item. Another base and data of another kind are not"
+    " covered."
 )
 
 
@@ -345,8 +336,8 @@ def describe_interval(found: Interval) -> str:
     return f"95 % interval {signed(found.low, 100)}\u2026{signed(found.high, 100)}"
 
 
-def recipe_sentence(claim: RecipeClaim, gain: Interval, middle: Interval, plan: KnownPlan) -> str:
-    """Return the one sentence about a recipe: verb, mean gain, IQM, p, counts, and how far it reaches."""
+def recipe_sentence(claim: RecipeClaim, gain: Interval, plan: KnownPlan) -> str:
+    """Return the one sentence about a recipe: verb, mean gain, p, counts, and how far it reaches."""
     what, one_sided = f"held-out {plan.primary}", claim.sided == "one-sided"
     direction = None if claim.effect is None else claim.effect.direction
     if direction in ("better", "worse"):
@@ -360,7 +351,6 @@ def recipe_sentence(claim: RecipeClaim, gain: Interval, middle: Interval, plan: 
     sided, both_ways = ("one-sided ", "two-sided ") if one_sided else ("", "")
     clusters = counted(claim.n_clusters, plan.cluster_name)
     counts = f"{counted(len(claim.seeds), 'seeds')}, {clusters}, K = {plan.draws}"
-    iqm = f"IQM {signed(middle.value, 100)}, {describe_interval(middle)}"
-    numbers = f"{both_ways}{describe_interval(gain)}; {iqm}; {sided}{p_text(claim.p)}; {counts}"
+    numbers = f"{both_ways}{describe_interval(gain)}; {sided}{p_text(claim.p)}; {counts}"
     no_skill = f" No skill shown: {claim.reason}." if claim.verdict == "NO SKILL SHOWN" else ""
     return f"{opening}: {signed(gain.value, 100)} points ({numbers}).{no_skill} One base, one held-out suite."
