@@ -40,8 +40,8 @@ fewer there (1,000 to 2,000). Of assay it is the deciding test alone, which `jud
 
 Of the null data, which have one draw, evalsig and evalconfidence choose McNemar's test by themselves. A way
 that takes no clusters is told of none: its level is what somebody gets who does not ask for them. The test of
-assay keeps its level whatever the differences are distributed like, and pays for it: its interval is the
-widest, and its level on these data is far below {alpha}."""
+assay reckons with a cluster that nobody saw, which loses what the plan says (here what follows from the
+draws of a cluster), and pays for it with a level below {alpha} on data that hold no such cluster."""
 Arms = dict[str, Any]  # item, cluster: names [items]; before, after: scores [items, draws]
 Numbers = dict[str, tuple[float, float, float, float | None]]  # how: difference, low, high, p
 
@@ -135,7 +135,9 @@ def numbers_of_evalci(arms: Arms, quick: bool) -> Numbers:
 
 def numbers_of_assay(arms: Arms, quick: bool) -> Numbers:
     from assay.core.records import Episode
+    from assay.rollout.dataset.suite import Unseen
     from assay.verdict.evidence.claim.differences import compare_measure
+    from assay.verdict.evidence.claim.plan import usual_worst
     from assay.verdict.judge.rows import JudgedRow, as_episodes
 
     def rows(name: str) -> list[JudgedRow]:
@@ -150,7 +152,9 @@ def numbers_of_assay(arms: Arms, quick: bool) -> Numbers:
 
     way = "judge (bounded mean, by cluster)"
     if quick:
-        got = compare_measure(episodes("before"), episodes("after"), "success_rate", np.random.default_rng(0))
+        played = [episodes(name) for name in ("before", "after")]
+        unseen = Unseen(loss=usual_worst(len(played[0]) / len(set(arms["cluster"]))) / 100)  # as judge has it
+        got = compare_measure(*played, "success_rate", np.random.default_rng(0), unseen=unseen)
         assert got.difference.value is not None and got.difference.low is not None
         return {way: (got.difference.value, got.difference.low, got.difference.high or 0.0, got.p)}
     with tempfile.TemporaryDirectory() as folder:

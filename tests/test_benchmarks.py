@@ -3,6 +3,7 @@ rightly."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -321,15 +322,20 @@ def test_the_floor_counts_each_token_once() -> None:
 
 def test_the_level_is_held_in_every_layout_that_was_tried_and_promised_power_is_found() -> None:
     tables = json.loads((ROOT / "benchmarks/results/verdict_levels.json").read_text(encoding="utf-8"))
-    layouts = tables["layouts"]
+    layouts = [each for each in tables["layouts"] if each["usual"]]
     assert len(layouts) >= 25 and len({each["name"] for each in layouts}) == len(layouts)
     for kind in ("deterministic base", "size tied to effect", "rare heavy losers", "tie", "families"):
         assert any(kind in each["name"] for each in layouts), kind
     assert {8, 10, 12, 16, 20, 40} <= {int(n) for each in layouts for n in NUMBER.findall(each["name"])}
-    for each in layouts:
-        assert each["replications"] >= 3000 and each["false_better"] <= 0.05, each["name"]
-        assert each["upper"] <= 0.06 and each["coverage"] >= 0.94, each["name"]
+    for each in tables["layouts"]:
+        # Clusters that lose more than the plan says are what it does not reckon with.
+        assert each["false_better"] <= 0.025 or each["excluded"], each["name"]
         assert (each["refused"] > 0) is (each["needed"] is not None), each["name"]
+    for each in layouts:
+        assert each["replications"] >= 3000 and each["false_better"] <= 0.035, each["name"]
+        assert each["upper"] <= 0.06 and each["coverage"] >= 0.94, each["name"]
+    beyond = {each["name"] for each in layouts if each["false_better"] > 0.025}
+    assert all("break by 60 points" in name for name in beyond)
     for table in ("at_random", "means"):
         assert all(each["upper"] <= 0.06 and each["coverage"] >= 0.94 for each in tables[table]), table
     # Each mean without bounds stands among the layouts once more, as a reward whose bounds are known.
@@ -338,3 +344,22 @@ def test_the_level_is_held_in_every_layout_that_was_tried_and_promised_power_is_
     }
     assert all(abs(each["got"] - each["promised"]) <= 0.05 for each in tables["power"])
     assert any("10 clusters" in each["name"] and "all or nothing" in each["name"] for each in tables["power"])
+    assert all(abs(each["got"] - each["promised"]) <= 0.05 for each in tables["seldom"])
+
+
+def test_clustered_results_take_hardly_more_items_than_a_t_test_would() -> None:
+    table = json.loads((ROOT / "benchmarks/results/power.json").read_text(encoding="utf-8"))
+    counted = [row for row in table["rows"] if row["clusters"] >= 40]
+    assert {(row["cluster_size"], row["draws"]) for row in counted} == set(
+        itertools.product((1, 4, 8, 16), (1, 4))
+    )
+    assert table["worst_ratio"] == max(row["ratio"] for row in counted) <= 1.15
+    single = [row for row in counted if row["mcnemar"]]
+    assert single and all(row["items"] == row["mcnemar"] for row in single)
+
+
+def test_p_is_the_same_under_every_name_in_every_order_with_every_seed() -> None:
+    table = json.loads((ROOT / "benchmarks/results/exact.json").read_text(encoding="utf-8"))
+    assert table["spread"] <= 1e-12 and table["ms"] <= 50 and all(row["names"] >= 12 for row in table["sets"])
+    exact = [row for row in table["agreement"] if "weightings" not in row["against"] and row["cases"]]
+    assert len(exact) >= 2 and all(row["error"] <= 1e-10 for row in exact)
