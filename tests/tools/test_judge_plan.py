@@ -103,6 +103,16 @@ def test_the_exit_code_summary_and_junit_say_what_came_of_the_plan(
 
 
 @pytest.mark.long
+@pytest.mark.parametrize(("after", "code"), [("same", 7), ("worse", 8)])
+def test_without_a_plan_the_code_follows_the_word_where_it_is_asked_to(
+    after: str, code: int, files: dict[str, Path], tmp_path: Path
+) -> None:
+    pair = (files["before"], files[after], "--out", tmp_path / "out")
+    assert run("judge", *pair)[0] == 0
+    assert run("judge", "--gate", *pair)[0] == code
+
+
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("names", "code"),
     [(("better", "strong"), 0), (("better", "same"), 7), (("same", "worse"), 8), (("worse", "short"), 5)],
