@@ -16,6 +16,7 @@ from tests.house import ROOT
 from tests.tools.judged_files import as_csv, results
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("attack", KINDS, ids=lambda attack: attack.name)
 def test_an_attack_is_answered_by_a_code_of_its_own(attack: Attack) -> None:
     codes = {each.code for each in attack.make()[1]}

@@ -131,6 +131,7 @@ def test_several_tasks_are_read_of_one_table_and_of_logs(
     assert found.claim.n_items == 180 and found.claim.draws == 2
 
 
+@pytest.mark.long
 def test_the_command_prints_a_line_a_task_and_the_python_face_has_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
