@@ -83,7 +83,9 @@ def run(project: Project) -> Path:
 def _told(project: Project, folder: Path, made: FreshSuite) -> Path:
     shown = folder.relative_to(project.root).as_posix()
     say(f"{shown}: {counted(made.records, 'held-out records')}, fresh suite {made.number} of this project")
-    say(f"./run dvc exp run -S dataset.root={shown}    # the same policy, measured on it")
+    preset = f"configs/task/{project.params.task.name}.yaml"
+    say(f"to measure the same policy on it: dataset.root: {shown} in {preset}, then ./run assay config use")
+    say("and ./run repro")
     return folder
 
 
