@@ -9,10 +9,19 @@ from typing import Any
 
 import pytest
 
+from assay.verdict.evidence.claim.claim import Claim
 from tests.house import ROOT
 from tests.verification.made_run import made_run
 
 PAGE = (ROOT / "docs/read-a-claim.md").read_text(encoding="utf-8")
+ROWS = [
+    [cell.strip() for cell in line.strip("|").split("|")]
+    for line in PAGE.splitlines()
+    if line.startswith("|")
+][2:]
+# Fields that no row is about: names of policies, and what method.md has.
+BESIDE = {"before_policy", "after_policy", "decoding", "cross_check", "gain_split", "tokens_per_completion"}
+BESIDE |= {"smallest_detectable_points", "planned_detectable_points"}
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.S)
 
 
@@ -50,3 +59,13 @@ def test_the_page_imports_nothing_of_assay() -> None:
     imported = re.findall(r"^(?:import|from) (.+?)(?: import .*)?$", "\n".join(BLOCKS), re.M)
     names = {name.strip() for each in imported for name in each.split(",")}
     assert names == {"gzip", "json", "collections", "pathlib", "statistics", "numpy", "hashlib"}
+
+
+def test_every_field_that_the_table_names_is_one_of_the_claim() -> None:
+    named = {name for _, fields, _ in ROWS for name in re.findall(r"`(\w+)`", fields)}
+    assert named <= set(Claim.model_fields)
+
+
+def test_what_decides_and_what_is_said_is_in_the_table() -> None:
+    named = {name for row in ROWS for cell in row for name in re.findall(r"`(\w+)`", cell)}
+    assert set(Claim.model_fields) - BESIDE <= named

@@ -10,7 +10,7 @@ from tests.house import ROOT
 
 from assay.core.records import Episode, Interval
 from assay.verdict.evidence.claim.effect import Effect, effect_of, margins_of
-from assay.verdict.evidence.claim.verdict import Verdict, decide
+from assay.verdict.evidence.claim.verdict import Shown, Verdict, decide
 from assay.verdict.evidence.page import report
 from assay.verdict.evidence.words.remarks import remark
 from assay.verdict.evidence.words.sentences import size_said
@@ -49,17 +49,17 @@ def test_the_table_of_the_docs_has_one_row_for_each_case_and_the_code_agrees(cas
         {"direction": direction, "size": size, "fall_that_matters": 0.1, "rise_that_matters": 0.1}
     )
     better, lost = remark("prompting_better", rivals=[]), remark("worse_beside", measures=["parsed_rate"])
+    shown = Shown(
+        effect=effect,
+        n_clusters=20,
+        level=0.05,
+        no_skill=None if beats == "yes" else remark("no_trivial_rival", level=0.05),
+        losses=[lost] if worse == "yes" else [],
+        better=better if prompted == "yes" else None,
+        detectable=None,
+    )
     for trained, expected in zip((True, False), rows[0][5:], strict=True):
-        found, reasons = decide(
-            effect,
-            n_clusters=20,
-            alpha=0.05,
-            no_skill=None if beats == "yes" else remark("no_trivial_rival", level=0.05),
-            losses=[lost] if worse == "yes" else [],
-            better=better if prompted == "yes" else None,
-            detectable=None,
-            trained=trained,
-        )
+        found, reasons = decide(shown, trained=trained)
         assert found == expected
         assert (lost in reasons) == (worse == "yes"), "a loss is said whatever the verdict"
 

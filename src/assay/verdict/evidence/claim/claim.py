@@ -49,6 +49,7 @@ from assay.verdict.evidence.claim.secondary_suites import PlayedSuite, Secondary
 from assay.verdict.evidence.claim.verdict import (
     DRAFT,
     Guardrail,
+    Shown,
     Verdict,
     decide,
     judge_guardrail,
@@ -452,15 +453,15 @@ def _decided(
     if elsewhere:
         skilled = remark("skilled_beside", level=level, rivals=sorted(plan.rivals))
         no_skill = no_skill if plan.rivals else remark("no_rivals_given", level=level)
-    return decide(
-        effect,
+    shown = Shown(
+        effect=effect,
         n_clusters=primary.n_clusters,
         needed=primary.clusters_needed,
-        alpha=level,
+        level=level,
         no_skill=no_skill,
         skilled=skilled,
         losses=losses,
         better=better,
         detectable=known["smallest_detectable_points"],
-        trained=not elsewhere,
     )
+    return decide(shown, trained=not elsewhere)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from assay.core.errors import EvidenceError
@@ -128,69 +129,63 @@ def unpaired(arms: Mapping[str, Sequence[Episode]]) -> list[Remark]:
     ]
 
 
-def decide(
-    effect: Effect,
-    *,
-    n_clusters: int,
-    alpha: float,
-    no_skill: Remark | None,
-    losses: Sequence[Remark],
-    detectable: float | None,
-    better: Remark | None = None,
-    needed: int | None = None,
-    skilled: Remark | None = None,
-    trained: bool = True,
-) -> tuple[Verdict, tuple[Remark, ...]]:
-    """Return the verdict and its reasons: direction decides, whatever the size.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What a verdict rests on.
 
-    Args:
+    Attributes:
         effect: What the primary difference shows.
         n_clusters: Of the primary difference.
-        alpha: Level of the test.
-        no_skill: Why better than the base is not skill; None where it is.
-        losses: What else of the plan got worse; said whatever the verdict.
-        detectable: The effect that would have been found with power 0.8, points.
-        better: What one would do instead of training and is better; None: nothing is.
         needed: Clusters of these sizes that a test needs; None where there are enough.
+        level: Of the test.
+        detectable: The effect that would have been found with power 0.8, points.
+        losses: What else of the plan got worse; said whatever the verdict.
+        no_skill: Why better than the base is not skill; None where it is.
         skilled: What is said of skill that is shown; None: that every player without it is beaten.
-        trained: Whether the second policy is known to be trained from the first: elsewhere it may have
-            improved nothing, and is only better or worse.
+        better: What one would do instead of training and is better; None: nothing is.
     """
-    verdict, reason = _word_of(
-        effect, n_clusters, alpha, no_skill, losses, detectable, better, needed, skilled
-    )
+
+    effect: Effect
+    n_clusters: int
+    needed: int | None = None
+    level: float
+    detectable: float | None
+    losses: Sequence[Remark]
+    no_skill: Remark | None
+    skilled: Remark | None = None
+    better: Remark | None = None
+
+
+def decide(shown: Shown, *, trained: bool = True) -> tuple[Verdict, tuple[Remark, ...]]:
+    """Return the verdict and its reasons: direction decides, whatever the size.
+
+    `trained`: whether the second policy is known to be trained from the first. Elsewhere it may have improved
+    nothing, and is only better or worse.
+    """
+    verdict, reason = _word_of(shown)
     if not trained:
         verdict = cast(Verdict, verdict.replace("IMPROVED", "BETTER").replace("REGRESSED", "WORSE"))
-    return verdict, (reason, *losses)
+    return verdict, (reason, *shown.losses)
 
 
-def _word_of(
-    effect: Effect,
-    n_clusters: int,
-    alpha: float,
-    no_skill: Remark | None,
-    losses: Sequence[Remark],
-    detectable: float | None,
-    better: Remark | None,
-    needed: int | None,
-    skilled: Remark | None,
-) -> tuple[Verdict, Remark]:
-    if needed is not None:
-        return "NO EVIDENCE", remark("too_few_clusters", n=n_clusters, needed=needed)
-    if effect.direction == "worse":
+def _word_of(shown: Shown) -> tuple[Verdict, Remark]:
+    level = shown.level
+    if shown.needed is not None:
+        return "NO EVIDENCE", remark("too_few_clusters", n=shown.n_clusters, needed=shown.needed)
+    if shown.effect.direction == "worse":
         return "REGRESSED", remark("worse")
-    if effect.direction == "not shown":
-        if effect.size != "equivalent":
-            return "NO EVIDENCE", remark("not_shown", level=alpha, detectable=detectable)
+    if shown.effect.direction == "not shown":
+        if shown.effect.size != "equivalent":
+            return "NO EVIDENCE", remark("not_shown", level=level, detectable=shown.detectable)
         # What got worse elsewhere matters, so that nothing of the kind can be said.
-        return "NO EVIDENCE" if losses else "NO CHANGE THAT MATTERS", remark("equivalent", level=alpha)
-    if no_skill is not None:
-        return "NO SKILL SHOWN", no_skill
-    if better is not None:
-        return "IMPROVED, BUT PROMPTING IS BETTER", better
-    if losses:
-        return "IMPROVED WITH REGRESSIONS", remark("better", level=alpha)
-    return "IMPROVED", skilled or remark("skilled", level=alpha)
+        return "NO EVIDENCE" if shown.losses else "NO CHANGE THAT MATTERS", remark("equivalent", level=level)
+    if shown.no_skill is not None:
+        return "NO SKILL SHOWN", shown.no_skill
+    if shown.better is not None:
+        return "IMPROVED, BUT PROMPTING IS BETTER", shown.better
+    if shown.losses:
+        return "IMPROVED WITH REGRESSIONS", remark("better", level=level)
+    return "IMPROVED", shown.skilled or remark("skilled", level=level)
 
 
 def losses_of(

@@ -16,7 +16,7 @@ from assay.rollout.dataset.suite import FEWEST_CLUSTERS
 from assay.rollout.evaluation.clusters import Array
 from assay.verdict.evidence.claim.differences import measure_of_primary
 from assay.verdict.evidence.claim.effect import Effect, effect_of
-from assay.verdict.evidence.claim.verdict import Guardrail, decide, judge_guardrail
+from assay.verdict.evidence.claim.verdict import Guardrail, Shown, decide, judge_guardrail
 from assay.verdict.evidence.formatting import p_text, signed
 from assay.verdict.evidence.recipe.records import ProfilePoint, RecipeClaim, SeedRow
 from assay.verdict.evidence.recipe.runs import (
@@ -102,16 +102,17 @@ def recipe_claim(recipe: str, runs: Sequence[Run], *, apart: Sequence[str], one_
     gain = widest(mean.interval, items_gain, runs_interval(found.gains.mean(axis=1), flips))
     effect = _effect(plan, gain, p, found, one_sided=one_sided)
     worse = [each.measure for each in guardrails if each.outcome == "regressed"] + _lost_by_most(runs)
-    verdict, why = decide(
-        effect,
+    shown = Shown(
+        effect=effect,
         n_clusters=head["n_clusters"],
-        alpha=plan.alpha,
+        level=plan.alpha,
         no_skill=_why_no_skill(runs, plan, sign, flips, one_sided=one_sided),
         losses=[remark("worse_beside", measures=worse)] if worse else [],
         better=_why_not_trained(runs, plan, sign, flips, one_sided=one_sided),
         detectable=detectable,
         needed=FEWEST_CLUSTERS if head["n_clusters"] < FEWEST_CLUSTERS else None,
     )
+    verdict, why = decide(shown)
     numbers = _numbers(found, mean, gain, plan)
     head |= {"verdict": verdict, "effect": effect, "reason": say_all(why), "guardrails": guardrails}
     head |= {"p": p, "p_seeds": p_seeds, "p_seeds_items": round(p_both, 10)}
