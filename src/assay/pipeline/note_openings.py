@@ -65,6 +65,9 @@ def recipe_of(params: Params) -> Recipe:
     values["generation"] = params.generation.model_dump(mode="json", exclude_defaults=True)
     values["evaluation"].pop("open")  # what is noted is open
     values["claim"].pop("looks")  # noted beside, and what a change of it could win is accounted for there
+    for name, before in (("worst_cluster", None), ("control_share", 1.0)):
+        if values["claim"][name] == before:
+            del values["claim"][name]
     if not params.task.brings_code:  # where a shipped task lies makes no other recipe: it is as it first lay
         values["task"]["code"] = f"src/assay/tasks/{params.task.name}"
     if params.external is not None:  # what is said of it makes it no other
