@@ -233,6 +233,10 @@ def test_what_is_added_keeps_the_rules_and_only_a_figure_renders_again(house: Pa
 
 
 def test_a_new_task_goes_from_its_data_to_a_claim(house: Path) -> None:
+    preset = house / "configs/grpo/tiny.yaml"  # twenty items show nothing at a fiftieth of alpha
+    told = preset.read_text(encoding="utf-8")
+    assert "  looks: 50" in told
+    preset.write_text(told.replace("  looks: 50", "  looks: 1"), encoding="utf-8")
     ran(house, "-m", "assay.cli", "config", "use", "task=echo", "grpo=pretrained")
     verdict, n, parts = json.loads(ran(house, "-c", ECHO_PLAYED).splitlines()[-1])
     assert (verdict, n, parts) == ("IMPROVED", 20, ["said"])
