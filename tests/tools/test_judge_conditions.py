@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from assay.core.errors import DataError
 from assay.core.storage.json import dumps
 from assay.verdict.evidence.words.remarks import Remark
 from assay.verdict.judge.alike import asked_otherwise, measured_otherwise, not_known
@@ -107,6 +108,36 @@ def test_what_was_not_measured_alike_is_not_evaluable_until_it_is_scored_in_one_
     assert "--metric NAME" in found.claim.reason
     claim = judge_files(paths[0], paths[1], JudgeRequest(metric="exact_match,after"))[2].claim
     assert claim.verdict != "NOT EVALUABLE" and claim.difference is not None
+
+
+@pytest.mark.parametrize(
+    ("metric", "way"), [("brier_score", False), ("ter", None), ("my_own", False), ("exact_match", True)]
+)
+def test_a_score_of_which_lower_is_better_is_not_judged_the_other_way(
+    metric: str, way: bool | None, tmp_path: Path
+) -> None:
+    facts: Facts = {"metric": metric, "options": {} if way is None else {"higher_is_better": way}}
+    paths = written(lm_eval, tmp_path, facts, facts)
+    for lower in (False, True):
+        request = JudgeRequest(lower=lower)
+        if lower == (way is not True):
+            claim = judge_files(paths[0], paths[1], request)[2].claim
+            assert claim.plan.direction == ("lower" if lower else "higher") and claim.effect is not None
+            assert claim.effect.direction != ("better" if lower else "worse")
+        else:
+            with pytest.raises(DataError, match="--lower-is-better"):
+                judge_files(paths[0], paths[1], request)
+
+
+def test_draws_that_never_disagree_say_no_more_than_one(tmp_path: Path) -> None:
+    def p_of(name: str, k: int) -> float | None:
+        arms = []
+        for arm, right in (("before", 5), ("after", 11)):
+            rows = [{"id": i, "draw": d, "score": int(i < right)} for i in range(16) for d in range(k)]
+            arms.append(as_csv(tmp_path / f"{name}_{arm}.csv", rows))
+        return judge_files(arms[0], arms[1], JudgeRequest())[2].claim.p
+
+    assert p_of("one", 1) == p_of("sixteen", 16)
 
 
 def test_verdicts_of_a_grader_are_not_taken_for_its_name(tmp_path: Path) -> None:

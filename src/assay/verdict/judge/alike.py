@@ -5,8 +5,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from assay.core.errors import DataError
+from assay.rollout.tables.columns import simplify
 from assay.verdict.evidence.words.remarks import Remark, remark
-from assay.verdict.judge.conditions import ASKED, EVERY, IN_PROMPT, LIMITS, MEASURED, NOT_SET
+from assay.verdict.judge.conditions import (
+    ASKED,
+    DIRECTION,
+    ERRORS,
+    EVERY,
+    HIGHER,
+    IN_PROMPT,
+    LIMITS,
+    LOWER,
+    MEASURED,
+    NOT_SET,
+)
 from assay.verdict.judge.rows import JudgedRow
 from assay.verdict.judge.sources import ArmRecord, Form, Judgement, SourceFile
 
@@ -18,6 +31,33 @@ _WHOLE_PROMPTS: frozenset[Form] = frozenset(
 )
 _SEEDS = ("seed", "seed of examples")
 _CUT = 0.01  # share of completions from which another limit decides
+
+
+def require_direction(told: Judgement) -> None:
+    """Refuse scores that would be judged against the way that their file, or their name, says is better.
+
+    Raises:
+        DataError: Says which, and what to type.
+    """
+    files = [file for arm in (told.before, told.after) for file in arm.files]
+    ways = {file.name: _way_of(file) for file in files}
+    wanted = LOWER if told.lower_is_better else HIGHER
+    for file in files:
+        way = ways[file.name]
+        if way in (None, wanted):
+            continue
+        fix = "--lower-is-better" if way == LOWER else "leave --lower-is-better out"
+        if len({each for each in ways.values() if each}) > 1:
+            fix = "judge the tasks of which lower is better apart, with --lower-is-better"
+        metric = file.measured.get("metric") or file.metric
+        raise DataError(f"a score of which {wanted}", found=f"{metric}: {way}", where=file.name, fix=fix)
+
+
+def _way_of(file: SourceFile) -> str | None:
+    """Return which way a file's score is better: as the file says, or a name of an error; None: not known."""
+    names = filter(None, (file.metric, file.measured.get("metric")))
+    error = any(simplify(name.partition(",")[0]) in ERRORS for name in names)
+    return file.measured.get(DIRECTION) or (LOWER if error else None)
 
 
 def measured_otherwise(told: Judgement) -> list[Remark]:

@@ -23,6 +23,18 @@ MEASURED = (
     *("metric", "filter", "scorer", "scorer options", "grader", "task version"),
     *("dataset", "dataset version", "split", ANSWERS),
 )
+# Which way a score is better, where a file says so or its name does.
+DIRECTION, HIGHER, LOWER = "direction", "higher is better", "lower is better"
+ERRORS = frozenset(
+    map(
+        simplify,
+        (
+            *("wer", "cer", "ter", "mer", "loss", "nll", "error", "error_rate", "brier", "brier_score"),
+            *("perplexity", "word_perplexity", "byte_perplexity", "bits_per_byte", "mae", "mse", "rmse"),
+            *("edit_distance", "levenshtein_distance", "calibration_error", "ece"),
+        ),
+    )
+)
 # How the model was asked; more of it by the names that tools have.
 SYSTEM, EXAMPLES, TEMPLATE = "system message", "examples", "chat template"
 IN_PROMPT = (SYSTEM, EXAMPLES, TEMPLATE)
@@ -373,6 +385,14 @@ def of_lm_eval(
         "split": about.get("test_split") or about.get("validation_split"),
     }
     measured |= {name: text for name, value in found.items() if (text := told(value)) is not None}
+    ways = [_mapping(_mapping(beside.get("higher_is_better")).get(task or "")).get(metric)]
+    ways += [
+        _mapping(each).get("higher_is_better")
+        for each in about.get("metric_list") or ()
+        if _mapping(each).get("metric") == metric
+    ]
+    if (way := next((each for each in ways if isinstance(each, bool)), None)) is not None:
+        measured[DIRECTION] = HIGHER if way else LOWER
     steps = [_mapping(each).get("function") for f in kept for each in _mapping(f).get("filter") or ()]
     if steps == ["take_first"] or (steps[-1:] == ["take_first"] and not {*steps} & _OF_SEVERAL):
         measured[ANSWERS] = "1"  # of more that were drawn the first

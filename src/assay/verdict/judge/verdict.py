@@ -21,7 +21,13 @@ from assay.verdict.evidence.claim.differences import deltas
 from assay.verdict.evidence.claim.plan import ClaimPlan, usual_worst
 from assay.verdict.evidence.claim.warnings import cut_off
 from assay.verdict.evidence.words.remarks import Remark, remark
-from assay.verdict.judge.alike import asked_otherwise, limits_decide, measured_otherwise, not_known
+from assay.verdict.judge.alike import (
+    asked_otherwise,
+    limits_decide,
+    measured_otherwise,
+    not_known,
+    require_direction,
+)
 from assay.verdict.judge.doubts import doubts
 from assay.verdict.judge.missing import settle
 from assay.verdict.judge.plan import dated, departures
@@ -130,6 +136,7 @@ def _judge(
     arms = settled.arms
     before, after = arms["before"], arms["after"]
     rivals = {name: arms[name] for name in told.rivals}
+    require_direction(told)
     primary = _primary(told, arms)
     stops = [*_departures(told, settled.planned, primary), *([stop] if stop else ())]
     if told.look is not None and told.look.share == 0:
@@ -157,7 +164,7 @@ def _judge(
     if same := unite_same(before, everyone[1:]):
         notes.append(remark("items_ask_the_same", n=same))
         cluster_name = "clusters"
-    draws = len(before) / max(1, len({row.cluster for row in before}))
+    draws = _apart(before, after) / max(1, len({row.cluster for row in before}))
     n_clusters = _pool(everyone)
     if n_clusters is not None:
         notes.append(remark("pooled", n=n_clusters, clusters=cluster_name, groups=MOST_CLUSTERS))
@@ -235,6 +242,14 @@ def _primary(told: Judgement, arms: Mapping[str, Sequence[JudgedRow]]) -> str:
         return SCORE
     fix = "--bounds LOW,HIGH; or give every file a column success"
     raise DataError("scores within their bounds", found="others", where="the arms together", fix=fix)
+
+
+def _apart(*arms: Sequence[JudgedRow]) -> int:
+    """Return how many rows of an arm say something of their own: draws of items that never disagree, as those
+    of greedy decoding, say no more than one."""
+    scores = {(arm, row.item_id, row.success, row.share) for arm, rows in enumerate(arms) for row in rows}
+    items = {row.item_id for rows in arms for row in rows}
+    return len(items) if len(scores) == len(items) * len(arms) else len(arms[0])
 
 
 def _pool(arms: Sequence[Sequence[JudgedRow]]) -> int | None:
