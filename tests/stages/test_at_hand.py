@@ -56,7 +56,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Project:
     shutil.copytree(ROOT / "configs", project.root / "configs")
     shutil.copy(ROOT / "README.md", project.root)
     (project.root / "docs").mkdir()
-    shutil.copy(ROOT / "docs/results.md", project.root / "docs")
+    for page in ("results.md", "read-a-claim.md"):
+        shutil.copy(ROOT / "docs" / page, project.root / "docs")
     return project
 
 
