@@ -41,7 +41,7 @@ def facts_of(project: Project) -> ControlFacts:
 
 
 def test_nothing_is_trained_where_no_control_was_asked_for(project: Project) -> None:
-    control.run(project)
+    control.run(asked(project, "aa"))
     assert facts_of(project) == ControlFacts(asked=False)
     assert [path.name for path in project.results("control.json").parent.iterdir()] == ["control.json"]
 

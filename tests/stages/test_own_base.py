@@ -77,7 +77,8 @@ def test_an_untrained_base_goes_through_every_stage_and_is_no_evidence(tmp_path:
         shutil.copy(ROOT / name, root)
     # With the path that was written
     (root / "params.yaml").write_text(json.dumps(project.params.model_dump(mode="json")))
-    shutil.copytree(ROOT / "src/assay", root / "src/assay", ignore=shutil.ignore_patterns("__pycache__"))
+    for code in ("src/assay", "tasks"):
+        shutil.copytree(ROOT / code, root / code, ignore=shutil.ignore_patterns("__pycache__"))
     for stage in (fingerprint, base, pre_eval, train, control, post_eval, render_evidence):
         stage.run(project)
     lock(project)

@@ -3,6 +3,7 @@ recipe.json."""
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
 import shutil
@@ -71,6 +72,9 @@ def prepare(folder: Path, seed: int, *, barred: str | None = None) -> None:
     # As render_evidence has it: a run that is not evaluable has no score.
     write_json(project / place_of("metrics.json"), {"p": None} if barred else {"p": 0.1, "score": 0.5})
     write_json(project / place_of("fingerprint.json"), {})
+    scripted = project / folder_of("report") / "scripted"
+    scripted.mkdir(parents=True)
+    (scripted / "heldout.jsonl.gz").write_bytes(gzip.compress(b"", mtime=0))
     write_json(project / place_of("control.json"), {"asked": False})
     write_json(
         project / place_of("base.json"), {"copy_accuracy": 1.0, "parsed_rate": 0.9, "success_rate": 0.2}

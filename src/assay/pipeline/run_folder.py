@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay.core.config.health import ACCIDENTS
 from assay.core.config.settings import CheckpointSettings, Params
@@ -21,7 +21,6 @@ from assay.core.storage.json import loads, write_json
 from assay.core.storage.yaml import read_yaml
 from assay.pipeline.dvc_lock import md5_at
 from assay.pipeline.resume import RunKey, difference, locked, machine_of, run_key
-from assay.rollout.policy.processes import Processes
 from assay.training.checkpoints.store import (
     MANIFEST,
     Checkpoint,
@@ -29,6 +28,9 @@ from assay.training.checkpoints.store import (
     check_contents,
     read_checkpoint,
 )
+
+if TYPE_CHECKING:  # torch is not needed to read a folder
+    from assay.rollout.policy.processes import Processes
 
 KEY, DONE, EVENTS = "key.json", "done.json", "run_log.jsonl"
 # What is kept, and what is done about an accident: a training may go on under other values, which is when
