@@ -271,7 +271,10 @@ def _power(known: Known, items: PlannedItems, draws: int, level: float, asked: P
     n = int(homes.max()) + 1 if asked.items is None else items.n_clusters
     if asked.items is not None and not known.seen_draws:
         # Stated rates, dealt at random to as many items, and these to their clusters.
-        rates = rng("plan", "rates").permutation(np.resize(rates, items.n_items))
+        # They are in order: of fewer items each n-th, so that low and high ones are kept alike.
+        n_rates, m = len(rates), items.n_items
+        each = np.arange(m) % n_rates if m >= n_rates else ((np.arange(m) + 0.5) * n_rates / m).astype(int)
+        rates = rng("plan", "rates").permutation(rates[each])
         homes = np.arange(items.n_items) % n
 
     def reach(wanted: int, drawn: int) -> ReachAt:
