@@ -35,9 +35,9 @@ def run(project: Project) -> None:
 
     Everything but the pay, the choice of the checkpoint and, if claim.control_share asks for fewer, the
     number of steps is as in the training that the claim is about: items, order, seed and settings. What is
-    played is the last checkpoint: validation, which goes by true
-    rewards, mostly chooses step 0 here, and that is the base itself. Nothing is trained unless claim.controls
-    has random_reward. An interrupted call is gone on with.
+    played is the last checkpoint: validation, which goes by true rewards, mostly chooses step 0 here, and
+    that is the base itself. Nothing is trained unless claim.controls has random_reward. An interrupted call
+    is gone on with.
 
     Source: Shao et al. (2025), Spurious Rewards, arXiv 2506.10947: such rewards alone can raise a score.
     """
@@ -69,7 +69,7 @@ def _train_and_measure(project: Project) -> None:
     # Heavy, and not needed where nothing was asked for.
     from assay.pipeline.heldout import open_suites
     from assay.pipeline.policies import BASE, open_policy
-    from assay.pipeline.run_folder import open_run
+    from assay.pipeline.run_folder import open_run, start_together
     from assay.rollout.policy.processes import Processes
     from assay.training.adapter import save_adapter
     from assay.training.grpo import train
@@ -80,9 +80,7 @@ def _train_and_measure(project: Project) -> None:
     params, root = project.params, project.root
     processes = Processes.joined(params.distributed)
     with open_run(root, params, STAGE, READS, main=processes.main) as folder:
-        start = folder.start(None) if processes.main else None
-        processes.gather(None)
-        start = start if processes.main else folder.start(None)
+        start = start_together(folder, processes)
 
         def tell(event: str, facts: Mapping[str, Any]) -> None:
             """Write an event into the log of the run, for `assay runs watch`."""
