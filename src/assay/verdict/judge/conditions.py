@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any, Self
 
 from assay.rollout.tables.columns import simplify
-from assay.verdict.judge.sources import WORDS, text_of
+from assay.verdict.judge.sources import WORDS, is_number, text_of
 
 # Results that differ in one of these do not measure the same.
 ANSWERS = "answers of one score"
@@ -209,7 +209,7 @@ class RowConditions:
             value = value.get(name) if name and isinstance(value, Mapping) else value
             if what in self._several or (text := told(value)) is None:
                 continue
-            if what in ("grader", "scorer", "filter") and (text.casefold() in WORDS or _is_number(text)):
+            if what in ("grader", "scorer", "filter") and (text.casefold() in WORDS or is_number(text)):
                 self._several.add(what)  # its verdict, not who it is
                 continue
             values = self._found.setdefault(what, {}).setdefault(task, set())
@@ -240,14 +240,6 @@ class RowConditions:
                 same.pop() if len(same) == 1 else "; ".join(f"{k}: {value}" for k, value in values.items())
             )
         return said
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def of_inspect(head: Mapping[str, Any], scorer: str | None) -> Conditions:

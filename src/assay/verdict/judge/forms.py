@@ -23,7 +23,16 @@ from assay.rollout.tables.columns import (
 )
 from assay.rollout.tables.lines import Row, refuse
 from assay.verdict.judge.rows import NO_STRATA
-from assay.verdict.judge.sources import TRUTHS, Form, Reading, number_of, text_of, truth_of, whole_of
+from assay.verdict.judge.sources import (
+    TRUTHS,
+    Form,
+    Reading,
+    is_number,
+    number_of,
+    text_of,
+    truth_of,
+    whole_of,
+)
 from assay.verdict.judge.written import texts_in
 
 LABELS = ("stratum", "task")
@@ -199,21 +208,13 @@ def fault_of(row: Row, taken: Container[str | None] = ()) -> str:
             continue
         text = str(value).lower() if isinstance(value, bool) else text_of(value).strip()
         word = simplify(text)
-        if word in _NONE or _is_number(text):
+        if word in _NONE or is_number(text):
             continue
         if kind == "timeout" or _LATE.search(text):
             return TIMED_OUT
         if kind == "error" or word in ERROR_WORDS:
             found = "error"
     return found
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def evalplus_row(where: str, row: Row, asked: Asked) -> Reading:

@@ -146,6 +146,15 @@ TRUTHS = "true or false, pass or fail, yes or no; nothing where it is not known"
 _DECIMAL_COMMA = re.compile(r"([+-]?)(0?|\d+),(\d+)")
 
 
+def is_number(text: str) -> bool:
+    """Return whether a text is a number, as Python reads one."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def number_of(value: Any, where: str, what: str = "score") -> float | None:
     """Return a score as a number; None where there is none.
 

@@ -84,8 +84,9 @@ def judge(told: Judgement, arms: Mapping[str, list[JudgedRow]]) -> Judged:
         arms: Rows of before, after and each rival, by name; ids and clusters may be changed in place.
 
     Raises:
-        DataError: The arms' scores have no bounds in common.
+        DataError: The arms' scores have no bounds in common, or lower is better and not so judged.
     """
+    require_direction(told)
     if told.missing != "worst":
         return _judge(told, arms)
     kept = {name: [*map(copy, rows)] for name, rows in arms.items()}
@@ -136,7 +137,6 @@ def _judge(
     arms = settled.arms
     before, after = arms["before"], arms["after"]
     rivals = {name: arms[name] for name in told.rivals}
-    require_direction(told)
     primary = _primary(told, arms)
     stops = [*_departures(told, settled.planned, primary), *([stop] if stop else ())]
     if told.look is not None and told.look.share == 0:
