@@ -56,7 +56,7 @@ def small(root: Path, model: str = "kept/mine") -> Project:
     # An untrained base that is cut off everywhere: the doctor would refuse it
     values["health"] |= {"preflight": False}
     values["distributed"] |= {"processes": 1}
-    values["claim"] |= {"controls": ["aa"]}  # a third of two steps changes no weight
+    values["claim"] |= {"control_share": 1.0}  # a third of two steps changes no weight
     values["train"] |= {
         "steps": 2,
         "items_per_step": 2,
