@@ -94,7 +94,7 @@ def write_pipeline(root: Path) -> Path:
     """Write a project whose stages are ours by name and outputs, and hand out files that were prepared."""
     (root / "src").mkdir(parents=True)
     (root / "src/stage.py").write_text(STAGE)
-    for name in ("configs", ".dvc/plots"):
+    for name in ("configs", "tasks", ".dvc/plots"):
         shutil.copytree(ROOT / name, root / name)
     leave_few(root)
     preset = root / "configs/grpo/tiny_smoke.yaml"
@@ -332,6 +332,19 @@ def test_a_copy_loses_what_the_project_no_longer_has_and_keeps_its_outputs(tmp_p
         else:
             with pytest.raises(ConfigError, match="found seed 5, which does not stand below kind: scratch"):
                 seeds.prepare_copy(job)
+
+
+def test_a_copy_is_given_all_that_a_stage_reads_and_no_stage_makes() -> None:
+    pipeline = YAML(typ="safe").load((ROOT / "dvc.yaml").read_text())["stages"]
+    stages = [
+        stage for name, stage in pipeline.items() if name != "package"
+    ]  # what comes of the seeds is packed
+    made = {
+        name for stage in stages for out in stage["outs"] for name in ([out] if isinstance(out, str) else out)
+    }
+    read = {name for stage in stages for name in stage["deps"]} | {"tasks/words/settings.py"}
+    given = (*made, *seeds.INPUTS, "${dataset.root}", "${task.code}")
+    assert not [name for name in read if not name.startswith(given)]
 
 
 def test_a_base_and_data_named_relative_to_the_project_are_there_in_a_copy(tmp_path: Path) -> None:

@@ -239,7 +239,8 @@ def print_recipe(found: SeedsTogether) -> None:
 
 HOME = ".scratch/seeds"
 # What stages read of a project besides each other's outputs; evidence, dvc.lock and models are theirs.
-INPUTS = ("src", "configs", "data", "constraints.txt", "dvc.yaml", ".dvcignore", ".dvc/config", ".dvc/plots")
+FILES = ("constraints.txt", "dvc.yaml", ".dvcignore", ".dvc/config", ".dvc/plots")
+INPUTS = ("src", "tasks", "configs", "data", *FILES)
 _OUTPUT = re.compile(r"(models|evidence)(/\w[\w.-]*)+")
 _FIX = "call this in the project's folder"
 
