@@ -26,7 +26,7 @@ from tests.smoke import copy_project
 from tests.warm import warm
 
 PAGE = "docs/own-task.md"
-QUICK, LONG = [block for _, block in blocks(PAGE)]
+QUICK, LONG = [block.text for block in blocks(PAGE)]
 REWARD, CLASS, WHOLE = [
     text for kind, text in re.findall(r"^```(\w*)\n(.*?)^```$", text_of(PAGE), re.M | re.S) if not kind
 ]

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from assay.core.config.tasks import tasks_with_data
 from assay.core.console import say
-from assay.core.counting import counted
 from assay.core.errors import RecordError
 from assay.core.evidence_files import place_of
 from assay.core.storage.files import read_text, write_text
+from assay.package.publish.headline import headline
 from assay.package.recipe.recipe_file import digest_last_code, read_recipes
 from assay.pipeline.project import Project
 from assay.stages.render_evidence.at_hand import claim_at_hand
@@ -44,7 +44,8 @@ def make_blocks(root: Path) -> dict[str, str]:
     blocks = {f"{task} seeds": seeds_block(recipes.get(task), task, code, policy) for task in TASKS}
     seeds = {name: wrap_lines(block) for name, block in blocks.items()}
     said = _said(claim)
-    found = {"headline": f"{said}{_where_more_is(claim)}", "first words": said, "claim": wrap_lines(summary)}
+    shown = f"{headline(claim)}{_picture(root, policy)}"
+    found = {"headline": wrap_lines(shown), "first words": said, "claim": wrap_lines(summary)}
     return found | seeds
 
 
@@ -54,11 +55,11 @@ def _said(claim: Claim) -> str:
     return f"{verdict}\n"
 
 
-def _where_more_is(claim: Claim) -> str:
-    """Return where warnings and controls stand."""
-    warnings = counted(len(claim.warnings), "warnings")
-    beside = f"{warnings}, the controls" if claim.warnings else "The controls"
-    return f"\n{beside} and every table are in [docs/results.md](docs/results.md).\n"
+def _picture(root: Path, policy: str) -> str:
+    """Return the picture of the report that is about this policy; "" where none was taken of it."""
+    name = f"docs/pictures/report-{policy[:8]}.png"
+    report = place_of("report.html")
+    return f"\n[![The first screen of the report]({name})]({report})\n" if (root / name).is_file() else ""
 
 
 def wrap_lines(text: str) -> str:
@@ -75,7 +76,7 @@ def wrap_lines(text: str) -> str:
             continue
         kept = re.sub(r"(?<= [=<>]) | (?=([^\w\s]{1,6}|\d+[.)])( |$))", "\0", line)
         wrapper = textwrap.TextWrapper(WIDTH, break_long_words=False, break_on_hyphens=False)
-        wrapper.subsequent_indent = "  " if line.startswith("- ") else ""
+        wrapper.subsequent_indent = "  " if line.startswith(("- ", "* ")) else ""
         lines += [each.replace("\0", " ") for each in wrapper.wrap(kept)]
     return "\n".join(lines)
 
