@@ -3,10 +3,10 @@ fewer layouts (benchmarks/verdict_levels.py shows under which they do not).
 
 `items` are those of the deciding test with what a plan chooses for clusters of so many draws
 (`worst_cluster`), `at` what it needs with other values. Beside it a t test over clusters, McNemar's exact
-test where every cluster is one yes or no, and the studentised cluster bootstrap. `ratio` is to the t test,
-`worst_ratio` the largest of rows in which that needs 40 clusters or more. Base rates lie between 5 and 35 %,
-true gains of clusters differ by 15 points (sd). All tests meet the same experiments; power is a line on the
-normal scale over the root of the number of clusters, fitted to sizes between 0.6 and 0.95.
+test where every cluster is one yes or no, and where clusters are few other `published` tests. `ratio` is to
+the t test, `worst_ratio` the largest of rows in which that needs 40 clusters or more. Base rates lie between
+5 and 35 %, true gains of clusters differ by 15 points (sd). All tests meet the same experiments; power is a
+line on the normal scale over the root of the number of clusters, fitted to sizes between 0.6 and 0.95.
 
     ./run bench power    (two minutes on one core; writes results/power.json)
 """
@@ -21,6 +21,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.common import RESULTS, written
+from benchmarks.published_tests import PUBLISHED
 from benchmarks.verdict_layouts import Array
 from benchmarks.verdict_levels import found
 from scipy import stats
@@ -29,10 +30,9 @@ from scipy.special import ndtri
 from assay.core.seeds import rng as labelled_rng
 from assay.rollout.dataset.suite import Unseen
 from assay.verdict.evidence.claim.plan import usual_worst
-from assay.verdict.statistics.intervals import resample_counts
 
 POWER, LEVEL, SPREAD, NOISE, FEWEST = 0.8, 0.025, 0.15, 0.35, 40  # NOISE: variance of one draw, both arms
-CELLS, EXPERIMENTS, RESAMPLES = 400_000, 1_500, 1_000
+CELLS, EXPERIMENTS = 400_000, 1_500
 AROUND = (0.75, 0.85, 0.95, 1.05, 1.15, 1.3, 1.5, 1.75, 2.1)  # times the clusters of a t test
 OTHERS = (100.0, 50.0, 25.0)
 SIZES, GAINS = (1, 4, 8, 16), (0.15, 0.088, 0.044, 0.026)
@@ -50,24 +50,9 @@ def experiments(n: int, size: int, draws: int, gain: float) -> Array:
     return np.asarray((luck.binomial(size * draws, after) - luck.binomial(size * draws, rates)) / draws)
 
 
-def by_t(totals: Array) -> Array:
-    n = totals.shape[1]
-    t = totals.mean(axis=1) / np.maximum(totals.std(axis=1, ddof=1), 1e-12) * np.sqrt(n)
-    return np.asarray(stats.t.sf(t, n - 1) <= LEVEL)
-
-
 def by_mcnemar(totals: Array) -> Array:
     better, worse = (totals > 0).sum(axis=1), (totals < 0).sum(axis=1)
     return np.asarray(stats.binom.cdf(worse, better + worse, 0.5) <= LEVEL)
-
-
-def by_bootstrap(totals: Array) -> Array:
-    n = totals.shape[1]
-    counts = resample_counts(n, labelled_rng("power", "bootstrap", n), RESAMPLES)
-    moved = counts @ totals.T / n
-    spread = np.sqrt(np.maximum(counts @ (totals**2).T / n - moved**2, 1e-24))
-    mean, own = totals.mean(axis=1), np.maximum(totals.std(axis=1), 1e-12)
-    return np.asarray(((moved - mean) / spread >= mean / own).mean(axis=0) <= LEVEL)
 
 
 def by_assay(size: int, worst: float) -> Test:
@@ -96,7 +81,13 @@ def measured(size: int, draws: int, gain: float) -> dict[str, object] | None:
         n = needed(test, totals, clusters)
         return None if n is None else round(size * n)
 
-    worst, t = usual_worst(size * draws), items(by_t)
+    most = float(size)
+    published = {
+        name: items(lambda totals, test=test: test(totals, most))
+        for name, test in PUBLISHED.items()
+        if name == "cluster t" or usual < 200
+    }
+    worst, t = usual_worst(size * draws), published["cluster t"]
     if t is None:
         return None
     own = items(by_assay(size, worst))
@@ -108,8 +99,8 @@ def measured(size: int, draws: int, gain: float) -> dict[str, object] | None:
         "worst_cluster": worst,
         "items": own,
         "cluster_t": t,
+        "published": {name: published.get(name) for name in PUBLISHED if name != "cluster t"},
         "mcnemar": items(by_mcnemar) if size * draws == 1 else None,
-        "bootstrap_t": items(by_bootstrap) if usual < 200 else None,
         "at": {f"{other:g}": items(by_assay(size, other)) for other in OTHERS},
         "ratio": None if own is None else round(own / t, 3),
         "experiments": len(totals),

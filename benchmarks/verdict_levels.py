@@ -2,12 +2,12 @@
 
 `layouts` are made to be hard for a test of clusters: rare heavy losers, effects tied to the size of a
 cluster, deterministic arms, ties, few clusters, one cluster that outweighs the rest. Each is drawn 3,000
-times; the old sign flips meet the same draws, for comparison. `worst_cluster` is how many points a cluster
-that nobody saw is taken to lose at most: what a plan chooses for clusters of so many draws (`usual`), and 50
-and 25. Where clusters of the layout lose more, nothing is promised: `excluded` says so. Where clusters that
-nobody drew may be larger than all that were, the test is told their size, as the plan of a claim tells it.
-`upper` ends the two-sided 95 % interval of Clopper and Pearson. Where clusters are too few for their sizes
-the claim refuses: `refused`, with what would be `needed`.
+times; the old sign flips meet the same draws, for comparison, and so do other `published` tests.
+`worst_cluster` is how many points a cluster that nobody saw is taken to lose at most: what a plan chooses for
+clusters of so many draws (`usual`), and 50 and 25. Where clusters of the layout lose more, nothing is
+promised: `excluded` says so. Where clusters that nobody drew may be larger than all that were, the test is
+told their size, as the plan of a claim tells it. `upper` ends the two-sided 95 % interval of Clopper and
+Pearson. Where clusters are too few for their sizes the claim refuses: `refused`, with what would be `needed`.
 
 `at_random` are layouts that nobody chose, with true gains that are not 0. `means` are measures without
 bounds, which have no p, and an interval where clusters are many (`shown`); `beyond` says why: what is rare
@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.common import RESULTS, written
+from benchmarks.published_tests import PUBLISHED
 from benchmarks.verdict_layouts import BEYOND, DRAWS, LARGEST, LAYOUTS, MEANS, Array, Layout
 from scipy import stats
 from scipy.optimize import brentq
@@ -66,6 +67,8 @@ def measured(name: str, layout: Layout) -> list[dict[str, object]]:
     flips = sign_flip_tests(totals, labelled_rng("verdict levels", name, "flips"), FLIPS) <= 0.05
     usual, rows = usual_worst(DRAWS.get(name, float(sizes.mean()))), []
     loses = round(-100 * float((totals / sizes).min()), 1)
+    most = max(LARGEST.get(name, 0.0), float(sizes.max()))
+    published = {test: round(float(called(totals, most).mean()), 4) for test, called in PUBLISHED.items()}
     for worst in sorted({usual, 50.0, 25.0}, reverse=True):
         unseen = Unseen(LARGEST.get(name, 0.0), worst / 100)
         needed = np.array([clusters_needed(row, unseen=unseen) for row in sizes])
@@ -91,6 +94,7 @@ def measured(name: str, layout: Layout) -> list[dict[str, object]]:
                 "needed": int(np.median(needed[refused])) if refused.any() else None,
                 "sign_flips_better": round(float((flips & (totals.sum(axis=1) > 0)).mean()), 4),
                 "sign_flips_worse": round(float((flips & (totals.sum(axis=1) < 0)).mean()), 4),
+                "published": published if worst == usual else None,
             }
         )
     return rows

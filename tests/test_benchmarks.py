@@ -358,6 +358,18 @@ def test_clustered_results_take_hardly_more_items_than_a_t_test_would() -> None:
     assert single and all(row["items"] == row["mcnemar"] for row in single)
 
 
+def test_no_published_test_of_few_clusters_keeps_the_level_at_a_lower_price() -> None:
+    results = ROOT / "benchmarks/results"
+    rows = json.loads((results / "power.json").read_text(encoding="utf-8"))["rows"]
+    levels = json.loads((results / "verdict_levels.json").read_text(encoding="utf-8"))["layouts"]
+    layouts = [each for each in levels if each["usual"]]
+    own = sum(each["false_better"] > 0.025 for each in layouts)
+    for name in layouts[0]["published"]:
+        beyond = sum(each["published"][name] > 0.025 for each in layouts)
+        prices = [(row["published"][name], row["items"]) for row in rows if row["published"].get(name)]
+        assert beyond > own or (prices and all(theirs > ours for theirs, ours in prices)), name
+
+
 def test_p_is_the_same_under_every_name_in_every_order_with_every_seed() -> None:
     table = json.loads((ROOT / "benchmarks/results/exact.json").read_text(encoding="utf-8"))
     assert table["spread"] <= 1e-12 and table["ms"] <= 50 and all(row["names"] >= 12 for row in table["sets"])
