@@ -72,6 +72,11 @@ class Collider(Task):
     """A bump hunt under a luminosity budget."""
 
     name = "collider"
+    about = (
+        "A hunt for particles with a budget: the model decides which data to take, then claims a particle or"
+        " says that there is none. Success: the right particle, claimed on enough evidence, or none where"
+        " there is none."
+    )
     cluster_name = "scenarios"
     parts: Mapping[str, PartKind] = {"terminal": "outcome", "step_shaping": "shaping", "format": "format"}
     flags = rewards.FLAGS

@@ -45,6 +45,10 @@ class Structured(Task):
     """One prompt, one JSON value that must satisfy a schema and, where there is a gold, be right."""
 
     name = "structured"
+    about = (
+        "Small jobs, each answered with one JSON value. Success: it satisfies the schema of its job and,"
+        " where a right answer is known, says that."
+    )
     cluster_name = "prompt groups"
     parts: Mapping[str, PartKind] = PARTS
     flags = rewards.FLAGS

@@ -176,7 +176,7 @@ def test_the_first_key_skips_to_the_content(chromium: Browser, tmp_path: Path) -
 
 
 TURN = """[...document.querySelectorAll('.step')]
-    .filter(e => e.checkVisibility()).map(e => e.querySelector('h4').textContent)"""
+    .filter(e => e.checkVisibility()).map(e => e.querySelector('h3').textContent)"""
 
 
 def test_arrow_keys_step_through_an_episode_without_a_script_and_paper_shows_all_of_it(

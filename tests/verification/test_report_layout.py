@@ -13,6 +13,20 @@ from tests.evidence.browser import CHROMIUM, Browser, browser
 FIRST = "document.querySelector('figure img').getBoundingClientRect().bottom"
 HEIGHT = "document.documentElement.scrollHeight"
 WIDTH = "document.documentElement.scrollWidth"
+# A word that stands on two lines; what has no place to break, such as a digest, may.
+BROKEN = """(() => {
+  const found = [], range = document.createRange();
+  const walker = document.createTreeWalker(document.querySelector('main'), NodeFilter.SHOW_TEXT);
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    if (node.parentElement.closest('pre, code')) continue;
+    for (const word of node.data.matchAll(/(?<![\\p{L}\\p{N}_])[\\p{L}\\p{N}_]{1,24}(?![\\p{L}\\p{N}_])/gu)) {
+      range.setStart(node, word.index);
+      range.setEnd(node, word.index + word[0].length);
+      if (range.getClientRects().length > 1) found.push(word[0]);
+    }
+  }
+  return found;
+})()"""
 OPEN_ALL = "document.querySelectorAll('details').forEach(d => { d.open = true; })"
 
 
@@ -32,11 +46,11 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 def test_every_figure_says_what_it_shows_with_its_numbers_and_stands_before_the_tables(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     findings = re.findall(r"<figcaption><h3>(.*?)</h3>", text)
-    assert len(findings) == text.count("<figure>") >= 8
+    assert len(findings) == text.count("<figure>") - 1 >= 7  # the first one's is the lead
     assert all(re.search(r"\d", said) for said in findings)
     assert (
         text.index("<figure>")
-        < text.index('id="limits"')
+        < text.index('<h3 id="limits"')
         < text.index('id="rivals"')
         < text.index('id="compared"')
     )
@@ -45,7 +59,7 @@ def test_every_figure_says_what_it_shows_with_its_numbers_and_stands_before_the_
 
 def test_the_first_figure_is_in_the_first_window_and_the_page_is_short(page: Path, chromium: Browser) -> None:
     chromium.open(page)
-    assert chromium.value(FIRST) <= 900 and chromium.value(HEIGHT) <= 11_000
+    assert chromium.value(FIRST) <= 900 and chromium.value(HEIGHT) <= 10_700
     assert chromium.requested() == [] and chromium.complaints() == []
 
 
@@ -57,6 +71,7 @@ def test_nothing_is_off_the_screen_even_with_everything_open(
     assert chromium.value(WIDTH) == width
     chromium.value(OPEN_ALL)
     assert chromium.value(WIDTH) == width
+    assert chromium.value(BROKEN) == []
     wide = chromium.value(
         "[...document.querySelectorAll('figure img')].map(each => each.getBoundingClientRect().right)"
     )

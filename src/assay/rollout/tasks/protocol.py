@@ -106,6 +106,7 @@ class Task(Protocol):
     """
 
     name: str
+    about: str = ""  # what is asked and what success is, in a sentence or two, for readers of evidence
     cluster_name: str = "records"  # what there are many of; of one its last letter, an s, is left out
     parts: Mapping[str, PartKind] = {"reward": "outcome"}
     flags: tuple[str, ...] = ()

@@ -42,13 +42,12 @@ def integrity(
     """
     codes = {each.code for each in blockers}
     n = sum(graded.values())
-    arms = ", ".join(f"{name} {count:,}" for name, count in graded.items())
     rows = [
         Tick(
             "Graded again",
             not misgraded,
-            f"All {n:,} stored episodes ({arms}) were played through the task once more and have to earn the"
-            " parts, flags and success that are recorded.",
+            f"All {n:,} stored episodes, in {counted(len(graded), 'files')}, were played through the task"
+            " once more and have to earn the parts, flags and success that are recorded.",
         ),
         Tick(
             "Same suite",

@@ -16,7 +16,7 @@ from assay.pipeline.project import Project
 from assay.rollout.dataset.audit_records import Audit, Contamination
 from assay.rollout.dataset.external import Training
 from assay.rollout.dataset.suite import Suite
-from assay.rollout.tasks.protocol import Message
+from assay.rollout.tasks.protocol import Message, Task
 from assay.stages.render_evidence import README
 from assay.stages.render_evidence.claim_at import ClaimMade
 from assay.stages.render_evidence.integrity import integrity
@@ -24,6 +24,7 @@ from assay.stages.render_evidence.limits import limits
 from assay.verdict.evidence.claim.secondary_suites import SECONDARY_TABLE, secondary_frame
 from assay.verdict.evidence.claim.what_was_run import (
     BaseFacts,
+    base_said,
     contamination_frame,
     findings_frame,
     run_frame,
@@ -47,6 +48,15 @@ SOURCES = {
     "rivals": "claim.json",
     KEY_FIGURE: "before_after_metrics.json",
 }
+
+
+# From the folder of report.html. Commit and clock stand in none of the results, which are the same each time.
+LINKS = (
+    ("repository", "../../../README.md"),
+    ("documentation", "../../../docs/"),
+    ("package to verify", "../../../dist/assay-package.tar"),
+    ("commit, date and machine", "../../observed/provenance.json"),
+)
 
 
 def _asked(messages: Sequence[Message]) -> str:
@@ -107,6 +117,7 @@ def write_pages(
         claim,
         f"assay: {project.params.dataset.name}, before and after {'GRPO' if here else 'training'}",
         basis=Basis(
+            about=_about(project, task, trained),
             digests={
                 f"claim_plan.json (sha256 of the file, when {begun})": trained.claim_plan_sha256,
                 "dataset (digest of its records, in any order)": fingerprint.dataset_sha256,
@@ -128,6 +139,7 @@ def write_pages(
             },
             limits=stated,
             verify=VERIFY,
+            links=LINKS,
         ),
         comparison=Comparison(
             arms=(before[1], after[1]),
@@ -145,6 +157,17 @@ def write_pages(
     write_text(project.results("report.html"), page)
     write_text(project.results("sample_trajectories.md"), sample_trajectories(few, **given))
     write_text(project.root / README, landing_page(claim, key, stated, data=project.params.dataset.name))
+
+
+def _about(project: Project, task: Task, trained: Training) -> tuple[str, str]:
+    base = read_record(project.results("base.json"), BaseFacts, fix="./run dvc repro base")
+    how = (
+        f"GRPO, {counted(trained.steps, 'steps')}, training seed {trained.seed}"
+        if isinstance(trained, TrainFacts)
+        else "trained elsewhere"
+    )
+    said = task.about or f"{project.params.dataset.name}: success is what the code of the task says it is."
+    return said, f"Model: {base_said(base)}. {how}."
 
 
 def _what_was_run(project: Project, checkpoint_rule: str, trained: Training, before: Report) -> pd.DataFrame:

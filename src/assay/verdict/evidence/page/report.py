@@ -17,6 +17,7 @@ from assay.verdict.evidence.claim.claim import Claim
 from assay.verdict.evidence.claim.effect import effect_words
 from assay.verdict.evidence.claim.secondary_suites import direction_said
 from assay.verdict.evidence.claim.verdict import DRAFT
+from assay.verdict.evidence.figures.findings import moved
 from assay.verdict.evidence.formatting import (
     MISSING,
     NO_INTERVAL,
@@ -28,6 +29,7 @@ from assay.verdict.evidence.formatting import (
     percent,
     split_word,
 )
+from assay.verdict.evidence.labels import label
 from assay.verdict.evidence.page.item_index import index_of_items
 from assay.verdict.evidence.page.shell import ENVIRONMENT, SCRIPT, Shown, Tick, fill, shell
 from assay.verdict.evidence.page.stepping import HEIGHT, WIDTH, moments
@@ -42,17 +44,16 @@ from assay.verdict.evidence.tables.trajectories import (
     summary_rows,
 )
 from assay.verdict.evidence.words.remarks import Remark, say_all
-from assay.verdict.evidence.words.sentences import control_said, heading, left_out_said
+from assay.verdict.evidence.words.sentences import control_said, left_out_said
 
 HEADINGS = {
     "verdict": "Verdict and scope",
     "integrity": "Integrity",
-    "limits": "Limits",
     "rivals": "Rivals",
+    "episodes": "Episodes",
     "compared": "Before and after",
     "controls": "Controls and guardrails",
     "training": "Training",
-    "episodes": "Episodes",
     "data": "Data",
     "verify": "Verify",
 }
@@ -75,8 +76,8 @@ _TONES = {
 _LEVELS = {"GREEN": "\u25cf GREEN", "AMBER": "\u25b2 AMBER", "RED": "\u25a0 RED"}
 # Whether a check held: sign, tone and word.
 _TICKS = {
-    True: ("\u2713", "good", "held"),
-    False: ("\u2717", "bad", "not held"),
+    True: ("\u2713", "good", "passed"),
+    False: ("\u2717", "bad", "failed"),
     None: ("\u2013", "wait", "not checked"),
 }
 LONGEST_GIVEN = 2000  # characters of a prompt or a truth
@@ -87,12 +88,15 @@ MOST_CHARACTERS = 400_000  # of all episodes of a page together
 class Basis:
     """What a claim rests on.
 
-    `digests` are further rows of the table of what was measured, by their labels; `run` is what was run, and
-    `run_said` heads that table; `checked` what was checked, with what came of it; `findings` why nothing may
-    be claimed, None where nobody looked; `data` tables about the data, by caption; `limits` what is not
-    claimed, a sentence each; `verify` (what it does, command) of each way to check the page.
+    `about` says in a line or two what the task is, what was trained and how; `digests` are further rows of
+    the table of what was measured, by their labels; `run` is what was run, and `run_said` heads that table;
+    `checked` what was checked, with what came of it; `findings` why nothing may be claimed, None where nobody
+    looked; `data` tables about the data, by caption; `limits` what is not claimed, a sentence each; `verify`
+    (what it does, command) of each way to check the page; `links` (text, place) of what lies in the same
+    project.
     """
 
+    about: Sequence[str] = ()
     digests: Mapping[str, str] = field(default_factory=dict)
     run: pd.DataFrame | None = None
     run_said: str = "What was run, from settings and the records of the stages"
@@ -101,6 +105,7 @@ class Basis:
     data: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     limits: Sequence[str] = ()
     verify: Sequence[tuple[str, str]] = ()
+    links: Sequence[tuple[str, str]] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +180,9 @@ def report_html(
         shows=shows,
         sign=sign,
         tone=tone,
+        lead=_lead(claim),
+        # What a check says stands beside its tick.
+        limits=[each for each in basis.limits if all(each != tick.said for tick in basis.checked)],
         numbers=_headline(claim),
         digests=_digests(claim, basis.digests),
         claim_rows=_claim_rows(claim),
@@ -209,7 +217,6 @@ ENVIRONMENT.globals |= {
     "TICKS": _TICKS,
     "missing_interval_said": missing_interval_said,
     "split_word": split_word,
-    "heading": heading,
 }
 ENVIRONMENT.filters |= {
     "outcome_text": _outcome_text,
@@ -225,20 +232,27 @@ def _points(value: float | None) -> str:
     return MISSING if value is None else f"{value:.1f}"
 
 
+def _lead(claim: Claim) -> str:
+    """Return what came of it in one short sentence; the whole claim where there is nothing to shorten."""
+    if claim.verdict in ("NOT EVALUABLE", DRAFT) or claim.difference is None:
+        return claim.sentence
+    split = "" if claim.made_elsewhere else f"{split_word(claim.split)} "
+    name = f"{split}{label(claim.plan.primary)}"
+    n = counted(claim.n_clusters, claim.plan.cluster_name)
+    return f"{moved(name, claim.before, claim.after, claim.difference, n, rate=True)}, {p_text(claim.p)}."
+
+
 def _headline(claim: Claim) -> list[tuple[str, str]]:
-    measure = claim.plan.primary.removesuffix("_rate").replace("_", " ")
-    return [
-        (f"{measure} before, %", interval_text(claim.before, rate=True)),
-        (f"{measure} after, %", interval_text(claim.after, rate=True)),
-        ("difference, points", difference_text(claim.difference, rate=True)),
-        ("p, two-sided", p_number(claim.p)),
+    rows = [
         ("measured on", _counts(claim)),
+        ("smallest change that matters, points", f"{claim.plan.smallest_effect_points:g}"),
         ("smallest detectable, points", _points(claim.smallest_detectable_points)),
-        *(
-            (f"secondary: {name}, points", difference_text(each.difference, rate=True))
-            for name, each in claim.secondary_suites.items()
-        ),
     ]
+    if (found := claim.random_reward) is not None and found.comparable:
+        rows.append(("gain from random rewards, points", difference_text(found.difference, rate=True)))
+    if claim.control is not None and claim.control.passed is not None:
+        rows.append(("base against itself, points", difference_text(claim.control.difference, rate=True)))
+    return rows
 
 
 def _counts(claim: Claim) -> str:

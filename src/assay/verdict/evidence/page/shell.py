@@ -21,6 +21,7 @@ from assay.core.counting import counted
 from assay.core.errors import EvidenceError
 from assay.verdict.evidence.escape import visible
 from assay.verdict.evidence.formatting import MISSING
+from assay.verdict.evidence.labels import with_labels
 
 TEMPLATES = Path(__file__).parent / "templates"
 STYLE, SCRIPT = ((TEMPLATES / name).read_text(encoding="utf-8") for name in ("style.css", "script.js"))
@@ -98,7 +99,11 @@ ENVIRONMENT = Environment(
     lstrip_blocks=True,
 )
 ENVIRONMENT.globals |= {"counted": counted, "few_rows": few_rows}
-ENVIRONMENT.filters |= {"cell_text": cell_text, "base64": lambda data: base64.b64encode(data).decode()}
+ENVIRONMENT.filters |= {
+    "cell_text": cell_text,
+    "base64": lambda data: base64.b64encode(data).decode(),
+    "with_labels": with_labels,
+}
 
 
 def fill(template: str, **values: Any) -> str:
