@@ -199,7 +199,7 @@ def test_training_never_reads_the_held_out_split() -> None:
 # A setting of the dataset, and what a stage calls where the setting decides more than fingerprint.json tells.
 DECIDES = {
     "root": r"project",
-    "near_duplicates": r"\.(heldout|validation|secondary)\b",
+    "near_duplicates": r"\.(heldout|validation|secondary|shown)\b",
     "secondary": r"params\.played",
     "audit.control_token": r"tell_control_tokens\(",
 }

@@ -158,6 +158,18 @@ def test_scripted_players_and_the_base_used_otherwise_are_told_and_do_not_decide
     assert "It is beaten by script (\u2212" in found.sentence
 
 
+def test_a_gain_that_further_fine_tuning_brings_too_is_no_skill_shown() -> None:
+    plan = make_plan(rivals={"null": "trivial", "more_sft": "trained otherwise"})
+    for rate, verdict in ((0.8, "NO SKILL SHOWN"), (0.1, "IMPROVED")):
+        rivals = {"null": never_right(BEFORE), "more_sft": always(rate)}
+        found = make_claim(BEFORE, AFTER, plan, rivals=rivals)
+        assert found.verdict == verdict and ("more_sft (" in found.reason) == (rate == 0.8)
+    assert make_claim(BEFORE, AFTER, plan, rivals={"null": never_right(BEFORE)}).verdict == "NOT EVALUABLE"
+    alone = make_plan(rivals={"more_sft": "trained otherwise"})
+    found = make_claim(BEFORE, AFTER, alone, rivals={"more_sft": always(0.1)})
+    assert codes(found.reasons) == ["no_trivial_rival"]
+
+
 @pytest.mark.parametrize("plan", [make_plan(rivals={}), make_plan(rivals={"script": "scripted"})])
 def test_a_plan_without_a_trivial_player_shows_no_skill(plan: object) -> None:
     found = make_claim(BEFORE, AFTER, plan, rivals={"script": never_right(BEFORE)})  # type: ignore[arg-type]

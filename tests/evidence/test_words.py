@@ -60,6 +60,7 @@ VALUES: dict[str, Any] = {
 }  # fmt: skip
 OF_CODE: dict[str, dict[str, Any]] = {
     "alarm": {"alarm": RUNG},
+    "base_fine_tuned": {"model": "small", "rows": 40, "of": 80, "steps": 5},
     "alarm_in_training": {
         "alarm": TrainAlarm(source="batch", first_step=3, times=2, worst_step=9, worst=RUNG)
     },

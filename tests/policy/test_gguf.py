@@ -32,7 +32,7 @@ from assay.rollout.policy.base.gguf_cache import (
     find_file,
     place_of,
 )
-from assay.rollout.policy.base.pretrained import find, locate, pinned_origin, resolve, write_pointer
+from assay.rollout.policy.base.pretrained import find, locate, resolve, write_pointer
 from assay.rollout.policy.digests import digest_folder
 from assay.stages import base
 from tests.house import ROOT
@@ -233,9 +233,6 @@ def test_a_changed_file_or_conversion_is_not_taken_for_the_pinned_one(
     root = tmp_path / "project"
     write_pointer(tmp_path / "models/base", resolve("kept/mine.gguf", None, root))
     assert locate(tmp_path / "models/base") == folder
-    origin = pinned_origin(tmp_path / "models/base")
-    assert origin is not None and origin.sha256 == sha256_bytes(path.read_bytes())
-    assert pinned_origin(folder) is None
     (folder / "generation_config.json").write_text("{}")
     assert "expected the converted weights of mine.gguf" in refused(
         lambda: resolve("kept/mine.gguf", None, root)

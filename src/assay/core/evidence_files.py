@@ -41,7 +41,8 @@ FILES: dict[str, dict[str, str]] = {
         "claim_plan.json": "what was to be called an improvement, fixed before training",
     },
     f"{RESULTS}/base": {
-        "base.json": "which base: how it was built, or which revision of which model; its digest"
+        "base.json": "which base: how it was built, or which revision of which model; its digest",
+        "sft.csv": "loss of every step of its supervised fine-tuning",
     },
     f"{RESULTS}/pre_eval": {
         "pre_eval.jsonl": "every held-out episode of the base, sampled, one a line",
@@ -50,6 +51,7 @@ FILES: dict[str, dict[str, str]] = {
         "rival_few_shot.jsonl": "the same with examples from train in the prompt",
         "rival_best_of_n.jsonl": "the same, drawn again where a draw was not valid",
         "rival_constrained.jsonl": "the same under decoding that follows the record's JSON schema",
+        "rival_more_sft.jsonl": "the same of the base after further supervised fine-tuning",
         "rivals.json": "what became of those three: examples, draws, tokens, and why one did not play",
     },
     f"{RESULTS}/train": {

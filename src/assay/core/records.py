@@ -93,6 +93,23 @@ class Origin(Record):
         return "; ".join(said) or "not stated"
 
 
+class SftFacts(Record):
+    """What a pretrained base was shown before it was trained for reward, as base.json has it."""
+
+    of: str = Field(description="digest of the model before")
+    rows: int = Field(description="train rows that it was shown at least once")
+    train_rows: int = Field(description="of so many; GRPO trains on others")
+    steps: int
+    tokens: int = Field(description="of answers, each as often as it was shown")
+    first_loss: float = Field(description="nats per token of an answer")
+    last_loss: float
+    parsed_rate: float = Field(
+        description="of sampled episodes of train items that it was not shown, as all below"
+    )
+    success_rate: float
+    mean_reward: float
+
+
 TRAINING_LOG_COLUMNS = ("step", "epoch", "loss", "reward", "reward_std", "kl", "grad_norm", "learning_rate")
 
 

@@ -25,7 +25,7 @@ from assay.rollout.dataset import cache
 from assay.rollout.dataset.fingerprint import Fingerprint
 from assay.rollout.dataset.schema_files import SchemaFiles
 from assay.rollout.dataset.source import DataRow
-from assay.rollout.dataset.suite import Suite, choose, choose_secondary, rules_of
+from assay.rollout.dataset.suite import Suite, choose, choose_secondary, parted, rules_of
 from assay.rollout.dataset.verified import entries, reader, require, verify
 from assay.rollout.tasks.protocol import Item, Task
 
@@ -60,8 +60,20 @@ class Inputs:
 
     @property
     def train(self) -> Sequence[Item]:
-        """The items that are trained on."""
-        return self.items["train"]
+        """The items that are trained on for reward."""
+        return self._parts[1]
+
+    @property
+    def shown(self) -> Sequence[Item]:
+        """The train items whose answers the base is shown before; none of them is in `train`."""
+        return self._parts[0]
+
+    @cached_property
+    def _parts(self) -> tuple[Sequence[Item], Sequence[Item]]:
+        items, sft = self.items["train"], self.params.sft
+        if sft is None:
+            return [], items
+        return parted(items, sft.share, sft.seed, self.params.dataset.near_duplicates)
 
     @cached_property
     def heldout(self) -> Suite:

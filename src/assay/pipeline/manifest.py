@@ -5,18 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from assay.core.evidence_files import place_of
 from assay.core.provenance import environment, git_state, hardware, packages
+from assay.core.storage.files import read_text
+from assay.core.storage.json import loads
 from assay.pipeline.inputs import Inputs
-from assay.pipeline.policies import BASE
 from assay.pipeline.resume import machine_of
 from assay.pipeline.run_folder import RunFolder
-from assay.rollout.policy.base.pretrained import pinned_origin
 from assay.rollout.policy.processes import Processes
 
 
 def manifest_of(root: Path, inputs: Inputs, folder: RunFolder, processes: Processes) -> dict[str, Any]:
     """Return who trains what on what; begun when the run was, however often it was gone on with."""
-    params, found, origin = inputs.params, inputs.fingerprint, pinned_origin(root / BASE)
+    params, found, base = inputs.params, inputs.fingerprint, root / place_of("base.json")
+    told: Any = loads(read_text(base, fix=""), where="base.json", fix="") if base.is_file() else {}
     return {
         "run": folder.key.digest,
         "started": folder.began(),
@@ -29,5 +31,6 @@ def manifest_of(root: Path, inputs: Inputs, folder: RunFolder, processes: Proces
         "dataset_sha256": found.dataset_sha256,
         "cached_dataset": found.cached,
         "params": params.model_dump(mode="json"),
-        "base_origin": None if origin is None else origin.model_dump(mode="json"),
+        "base_origin": told.get("origin"),
+        "base_sft": told.get("sft"),
     }

@@ -65,6 +65,8 @@ def recipe_of(params: Params) -> Recipe:
     values["generation"] = params.generation.model_dump(mode="json", exclude_defaults=True)
     values["evaluation"].pop("open")  # what is noted is open
     values["claim"].pop("looks")  # noted beside, and what a change of it could win is accounted for there
+    if not params.evaluation.rivals.more_sft:
+        del values["evaluation"]["rivals"]["more_sft"]
     for name, before in (("worst_cluster", None), ("control_share", 1.0)):
         if values["claim"][name] == before:
             del values["claim"][name]
@@ -82,8 +84,8 @@ def tries(
     policy in each suite.
 
     The base of the claim is none. In another suite it is one unless something was measured against it there:
-    who rolls its luck again takes what suits. What a coin trained is as good as the base that it was trained
-    from, and nobody can claim anything of it.
+    who rolls its luck again takes what suits. What a coin trained, or what more fine-tuning made, is as good
+    as the base that it was trained from, and nobody can claim anything of it.
 
     Args:
         ledger: All that is known.

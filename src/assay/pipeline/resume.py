@@ -9,8 +9,9 @@ folder, and nothing of one run is ever taken for a part of another.
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ from typing import Any
 from assay.core.config.settings import Params
 from assay.core.console import complain
 from assay.core.errors import ConfigError, RecordError
-from assay.core.provenance import arithmetic, packages
+from assay.core.evidence_files import scratch_of
+from assay.core.provenance import arithmetic, hardware, packages
 from assay.core.records import Episode
 from assay.core.storage.files import read_bytes, sha256_bytes, write_bytes
 from assay.core.storage.json import digest, dumps, loads, write_json
@@ -159,6 +161,30 @@ def _leaves(name: str, value: Any) -> Iterator[tuple[str, str]]:
             yield from _leaves(f"{name}.{key}", below)
     else:
         yield name, dumps(value)
+
+
+@contextmanager
+def kept_meanwhile(
+    root: Path, params: Params, stage: str, reads: Sequence[str], *others: str
+) -> Iterator[tuple[Path, str]]:
+    """Give a folder in which a stage keeps what it needs to go on after an interruption, and the key of what
+    it computes there; the folder is gone once the block has ended.
+
+    Args:
+        root: Of the project.
+        params: Its settings.
+        stage: Its name in dvc.yaml.
+        reads: READS of its module.
+        others: What else decides the result, such as a policy's digest.
+
+    Raises:
+        RunningAlready: Another call is at it.
+    """
+    key = digest([run_key(root, params, stage, reads).digest, hardware(), machine_of(params.device), *others])
+    folder = scratch_of(root) / stage / key[:16]
+    with locked(folder):
+        yield folder, key
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def locked(folder: Path) -> AbstractContextManager[None]:

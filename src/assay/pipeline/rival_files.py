@@ -10,14 +10,16 @@ from pydantic import Field
 from assay.core.records import Episode, Record
 from assay.rollout.dataset.suite import Suite
 from assay.rollout.tasks.protocol import Task
-from assay.rollout.tasks.rivals import OF_THE_BASE
+from assay.rollout.tasks.rivals import IN_PRE_EVAL
 
 
 class BaseRival(Record):
-    """What became of one rival that the base itself played; all of it follows from base, data and
-    settings."""
+    """What became of one rival that the base itself played, or that more fine-tuning made of it; all of it
+    follows from base, data and settings."""
 
-    asked: int = Field(ge=0, description="few_shot: examples; best_of_n: draws; constrained: 1")
+    asked: int = Field(
+        ge=0, description="few_shot: examples; best_of_n: draws; constrained: 1; more_sft: steps"
+    )
     used: int = Field(ge=0, description="the same as it was played; 0: not played")
     note: str | None = Field(description="why it did not play, or not as asked; null: as asked")
     tokens: int = Field(ge=0, description="all that was written for it, also in draws that did not count")
@@ -48,7 +50,7 @@ def rival_of(arm: str) -> str | None:
     >>> rival_of("rival_few_shot"), rival_of("pre_eval")
     ('few_shot', None)
     """
-    return next((name for name in OF_THE_BASE if arm == file_of(name)), None)
+    return next((name for name in IN_PRE_EVAL if arm == file_of(name)), None)
 
 
 def suite_for(heldout: Suite, name: str) -> Suite:

@@ -11,16 +11,22 @@ from assay.core.errors import PolicyError
 from assay.core.evidence_files import place_of
 from assay.core.records import Episode
 from assay.core.seeds import derive_seed
+from assay.core.storage.files import write_folder
 from assay.core.storage.json import write_json
-from assay.pipeline.heldout import Measurement
+from assay.pipeline.heldout import Measurement, open_suites
 from assay.pipeline.inputs import decoding_of
+from assay.pipeline.note_openings import CONTROL_STAGE
+from assay.pipeline.policies import BASE, open_policy
 from assay.pipeline.rival_files import BaseRival, BaseRivals, facts_of, file_of, suite_for, valid
 from assay.rollout.dataset.suite import Play, Suite
 from assay.rollout.evaluation.few_shot import few_shot
 from assay.rollout.evaluation.measures import mean_of
+from assay.rollout.policy.base.adapter_files import write_model
+from assay.rollout.policy.base.pretrained import locate
+from assay.rollout.policy.base.sft import fine_tune, lessons_of, tokens_of
 from assay.rollout.policy.engine.context import positions_of, windows_of
 from assay.rollout.tasks.protocol import schematic
-from assay.rollout.tasks.rivals import BEST_OF_N, CONSTRAINED, FEW_SHOT, OF_THE_BASE, rivals_of
+from assay.rollout.tasks.rivals import BEST_OF_N, CONSTRAINED, FEW_SHOT, IN_PRE_EVAL, MORE_SFT, rivals_of
 
 
 def play_rivals(measurement: Measurement) -> None:
@@ -37,12 +43,13 @@ def play_rivals(measurement: Measurement) -> None:
         FEW_SHOT: _few_shot,
         BEST_OF_N: _best_of_n,
         CONSTRAINED: _constrained,
+        MORE_SFT: _more_sft,
     }
-    for name in (name for name in OF_THE_BASE if name in asked):
+    for name in (name for name in IN_PRE_EVAL if name in asked):
         episodes, found[name] = players[name](measurement, suite_for(inputs.heldout, name))
         if main:
             _tell(name, found[name], episodes)
-            if episodes:
+            if episodes and name != MORE_SFT:  # which another policy played, and wrote
                 measurement.write(file_of(name), episodes)
     if main:
         write_json(measurement.root / place_of("rivals.json"), BaseRivals(rivals=found))
@@ -130,3 +137,33 @@ def _constrained(table: Measurement, suite: Suite) -> tuple[list[Episode], BaseR
         bound=lambda item: grammars.bound(written.answer_schema(item)),
     )
     return episodes, facts_of(task, episodes, 1, 1, note if unbound else None, unbound=unbound)
+
+
+def _more_sft(table: Measurement, suite: Suite) -> tuple[list[Episode], BaseRival]:
+    """Let the base go on learning as it was taught, from right answers, on the very items that GRPO trains
+    on, and play what comes of it.
+
+    It is noted among those who opened the suite as a control is: nobody claims anything of it.
+    """
+    inputs, root, processes = table.inputs, table.root, table.processes
+    params, sft = inputs.params, inputs.params.sft
+    assert sft is not None, "the settings are refused without one"
+    steps, made = params.evaluation.rivals.more_sft, table.folder / MORE_SFT
+    with processes.as_one():
+        if processes.main:
+            base = open_policy(params, root / BASE)
+            lessons = tokens_of(
+                lessons_of(inputs.task, inputs.train, MORE_SFT, sft.seed), base, sft.batch_size
+            )
+            taught, _ = fine_tune(
+                base, lessons, sft, steps, MORE_SFT, table.folder / "fine-tuning", table.key
+            )
+            write_folder(made, {}, check=lambda folder: write_model(taught, folder, base=locate(root / BASE)))
+            del base, taught
+    with processes.as_one():
+        policy = replace(open_policy(params, made), base_digest=table.policy.base_digest)
+    with open_suites(root, inputs, policy, CONTROL_STAGE, (), suites=[suite], processes=processes) as opened:
+        episodes = opened.played(file_of(MORE_SFT), inputs.task, suite.plays())[0]
+        if processes.main:
+            opened.write(file_of(MORE_SFT), episodes)
+    return episodes, facts_of(inputs.task, episodes, steps, steps)

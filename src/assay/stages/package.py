@@ -141,7 +141,9 @@ def members_of(project: Project, parity: Parity | None) -> Mapping[str, bytes | 
     places = {"${dataset.root}": params.dataset.root, "${task.code}": params.task.code}
     # Code that is part of assay is told by its md5 in dvc.lock; a task that was brought along travels.
     own = params.task.brings_code
-    entries = [places.get(entry, entry) for entry in READS if own or entry != "${task.code}"]
+    left_out = set() if own else {"${task.code}"}
+    left_out |= set() if isinstance(params.base, ScratchBase) else {"models/base"}
+    entries = [places.get(entry, entry) for entry in READS if entry not in left_out]
     text = lock_text(read_yaml(root / LOCK, fix=fix), BEFORE)
     members: dict[str, bytes | Path] = dict(files_of(root, entries, fix=fix))
     members[LOCK] = text.encode()

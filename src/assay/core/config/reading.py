@@ -100,6 +100,7 @@ def _cross_check(params: Params, where: str | None) -> None:
             if wrong:
                 found, at = quoted(getattr(base, name)), place(f"base.{name}", where)
                 raise ConfigError(expected, found=found, where=at, fix=fix)
+    _check_sft(params, where)
     if params.base.kind == "scratch":
         warm = params.base.warm_start
         for name, pool, phase in (
@@ -150,6 +151,36 @@ def _cross_check(params: Params, where: str | None) -> None:
                     else "set generation.surface: json, or base.bpe_vocabulary: null"
                 ),
             )
+
+
+def _check_sft(params: Params, where: str | None) -> None:
+    """Refuse supervised fine-tuning that a base cannot take, and more of it where there was none."""
+    base, sft, more = params.base, params.sft, params.evaluation.rivals.more_sft
+    for wrong, name, expected, found, fix in (
+        (
+            more and sft is None,
+            "evaluation.rivals.more_sft",
+            "0 where the base is not fine-tuned before GRPO (base.warm_start of a pretrained base)",
+            str(more),
+            "set it to 0",
+        ),
+        (
+            sft is not None and base.quantization is not None,
+            "base.warm_start",
+            "null for a base of 4 bits, into which nothing is merged",
+            f"base.quantization: {base.quantization}",
+            "base.warm_start: null, or base.quantization: null",
+        ),
+        (
+            sft is not None and sft.lora is None and base.dtype != "float32",
+            "base.warm_start.lora",
+            "an adapter where weights are rounded to bfloat16 after each step",
+            "null",
+            "copy train.lora, or base.dtype: float32",
+        ),
+    ):
+        if wrong:
+            raise ConfigError(expected, found=found, where=place(name, where), fix=fix)
 
 
 def _check_training(params: Params, where: str | None) -> None:

@@ -22,6 +22,11 @@ class RivalSettings(Settings):
     constrained: bool = Field(
         description="decoding that follows the record's JSON schema, where answers have one", examples=[True]
     )
+    more_sft: Natural = Field(
+        default=0,
+        description="steps of further supervised fine-tuning on the items that GRPO trains on, by"
+        " base.warm_start; the trained policy has to beat what that makes",
+    )
 
     @model_validator(mode="after")
     def _more_than_the_base(self) -> Self:

@@ -15,7 +15,7 @@ from assay.core.config.base import MOST, Above0, Digest, Fraction, Natural, Posi
 from assay.core.config.health import HealthSettings
 from assay.core.config.rivals import RivalSettings
 from assay.core.config.tasks import Surface, TaskSettings, every_task
-from assay.core.config.training import ExternalTraining, TrainSettings, any_training
+from assay.core.config.training import ExternalTraining, LoraSettings, TrainSettings, any_training
 from assay.core.records import HealthRule
 
 MOST_AT_ONCE = 65_536  # of what is held in memory side by side
@@ -319,6 +319,29 @@ def requirement_of(model: str) -> str | None:
     return requirement if requirement != model and _REQUIREMENT.fullmatch(requirement) else None
 
 
+class SftGates(Settings):
+    """What a base must do after supervised fine-tuning before anything is measured on it."""
+
+    parsed_rate: Fraction = Field(description="of sampled episodes of items that it was not shown")
+    episodes: Positive
+
+
+class SftSettings(PhaseSettings):
+    """Supervised fine-tuning of a pretrained base on right answers to part of the train items, before GRPO:
+    AdamW with linear warm-up over a tenth and cosine decay to zero."""
+
+    share: Annotated[float, Field(gt=0, lt=1)] = Field(
+        description="of the train items, whole clusters of them; GRPO trains on the others alone",
+        examples=[0.5],
+    )
+    seed: Seed = Field(default=0, description="of the shares, the order, and the adapter's first weights")
+    lora: LoraSettings | None = Field(description="merged into the base at the end; null: all weights learn")
+    keep_every: Positive = Field(
+        default=25, description="steps between states from which an interrupted call goes on"
+    )
+    gates: SftGates
+
+
 class PretrainedBase(Settings):
     """A model that somebody else trained: of the hub cache, a folder, a GGUF file, or a registry package that
     holds one."""
@@ -337,6 +360,9 @@ class PretrainedBase(Settings):
     quantization: Literal["nf4"] | None
     template: dict[str, bool | Annotated[int, Field(ge=-MOST, le=MOST)] | str] = Field(
         description="what the chat template is given, {} for nothing", examples=[{"enable_thinking": False}]
+    )
+    warm_start: SftSettings | None = Field(
+        default=None, description="what it is taught before it is trained for reward; null: nothing"
     )
 
 
@@ -483,6 +509,11 @@ class Params(Settings):
         if self.evaluation.open:
             return ("heldout", *self.dataset.secondary)
         return (self.validation.suite,)
+
+    @property
+    def sft(self) -> SftSettings | None:
+        """Supervised fine-tuning of a pretrained base before GRPO; None where there is none."""
+        return self.base.warm_start if isinstance(self.base, PretrainedBase) else None
 
     @property
     def control_steps(self) -> int:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from assay.core.config.settings import PretrainedBase, ScratchBase, is_gguf, requirement_of
 from assay.core.counting import counted
 from assay.core.evidence_files import place_of
-from assay.core.records import HEALTH_RULES, ControlFacts, OpenedRecords, Origin, Record
+from assay.core.records import HEALTH_RULES, ControlFacts, OpenedRecords, Origin, Record, SftFacts
 from assay.core.storage.files import read_bytes, read_text, sha256_bytes
 from assay.core.storage.json import json_text, read_record
 from assay.package.verification.checks import LookResult
@@ -22,7 +22,7 @@ from assay.pipeline.rival_files import BaseRivals, facts_of, file_of
 from assay.rollout.dataset.external import whole_of
 from assay.rollout.policy.base.pretrained import name_of
 from assay.rollout.tasks.protocol import reward_range
-from assay.rollout.tasks.rivals import BEST_OF_N, CONSTRAINED, FEW_SHOT, OF_THE_BASE, rivals_of
+from assay.rollout.tasks.rivals import BEST_OF_N, CONSTRAINED, FEW_SHOT, IN_PRE_EVAL, MORE_SFT, rivals_of
 from assay.stages.packing.layout import OPENINGS, PARITY
 from assay.stages.packing.parity import Parity
 from assay.stages.packing.provenance import Sha256
@@ -50,6 +50,7 @@ class PinnedBase(Record):
     revision: str | None
     digest: Sha256
     origin: Origin | None = None  # of converted weights
+    sft: SftFacts | None = None  # of one that was fine-tuned before GRPO
 
 
 def facts_within_bounds(package: Unpacked) -> LookResult:
@@ -101,9 +102,27 @@ def _base(package: Unpacked) -> Iterator[str]:
     else:
         expected["model"] = name_of(base.model, str(told.get("revision")))
         yield from origin_follows(base, told.get("origin"))
+        yield from _sft_follows(package, told.get("sft"))
     for name, value in expected.items():
         if told.get(name) != value:
             yield f"base.json, {name}: {told.get(name)!r:.40}, and {value!r} in params.yaml"
+
+
+def _sft_follows(package: Unpacked, told: dict[str, Any] | None) -> Iterator[str]:
+    """Yield in what base.json tells of other fine-tuning than settings and data give."""
+    asked, n = package.project.params.sft, len(package.project.items("train"))
+    if (told is None) == (asked is not None):
+        yield f"base.json, sft: {'missing' if told is None else 'there'}, and base.warm_start says otherwise"
+    if told is None or asked is None:
+        return
+    shown = len(package.project.inputs("train").shown)
+    if told["rows"] > shown or told["train_rows"] != n:
+        rows = f"{told['rows']} of {told['train_rows']} rows"
+        yield f"base.json, sft: {rows}, and the data have {shown} of {n} for it"
+    if told["steps"] != asked.steps:
+        yield f"base.json, sft: {told['steps']} steps, and {asked.steps} in params.yaml"
+    if not asked.gates.parsed_rate <= told["parsed_rate"] <= 1 or not 0 <= told["success_rate"] <= 1:
+        yield "base.json, sft: a rate beyond its bounds"
 
 
 def origin_follows(base: PretrainedBase, told: dict[str, Any] | None) -> Iterator[str]:
@@ -256,8 +275,13 @@ def _facts(of: OpenedRecords) -> dict[str, Any]:
 def rivals_told(package: Unpacked) -> LookResult:
     """Check that rivals.json is about the rivals that the settings ask for, and counts what they played."""
     asked, wrong = package.project.params.evaluation.rivals, []
-    settings = {FEW_SHOT: asked.few_shot, BEST_OF_N: asked.best_of_n, CONSTRAINED: 1}
-    expected = [name for name in OF_THE_BASE if name in rivals_of(package.task, asked)]
+    settings = {
+        FEW_SHOT: asked.few_shot,
+        BEST_OF_N: asked.best_of_n,
+        CONSTRAINED: 1,
+        MORE_SFT: asked.more_sft,
+    }
+    expected = [name for name in IN_PRE_EVAL if name in rivals_of(package.task, asked)]
     if sorted(package.rivals) != sorted(expected):
         wrong.append(f"rivals.json: {', '.join(package.rivals)}; the settings ask for {', '.join(expected)}")
     for name in expected:

@@ -21,7 +21,7 @@ from assay.rollout.dataset.external import whole_of
 from assay.rollout.dataset.suite import Play, Suite
 from assay.rollout.evaluation.trajectory import open_item
 from assay.rollout.tasks.protocol import Task
-from assay.rollout.tasks.rivals import FEW_SHOT
+from assay.rollout.tasks.rivals import FEW_SHOT, MORE_SFT
 from assay.stages.render_evidence.arms import AGAIN, CONTROL
 
 BEFORE, AFTER = "pre_eval", "post_eval"
@@ -137,6 +137,9 @@ def policies_named(package: Unpacked) -> LookResult:
         AGAIN: trained.base_digest,
         CONTROL: control.policy_digest,
     } | {file_of(name): trained.base_digest for name in package.rivals}
+    if MORE_SFT in package.rivals and (more := package.reports.get(file_of(MORE_SFT))) is not None:
+        others = (trained.base_digest, trained.policy_digest, control.policy_digest)
+        expected[file_of(MORE_SFT)] = None if more.policy_digest in others else more.policy_digest
     for suite in package.project.params.played[1:]:
         expected[secondary_file("pre_eval", suite)] = trained.base_digest
         expected[secondary_file("post_eval", suite)] = trained.policy_digest

@@ -3,6 +3,7 @@ by which rules."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +15,7 @@ from assay.core.config.settings import GenerationSettings
 from assay.core.config.tasks import TaskSettings
 from assay.core.errors import ConfigError
 from assay.core.records import Split
-from assay.core.seeds import derive_seed
+from assay.core.seeds import derive_seed, rng
 from assay.core.storage.json import digest
 from assay.rollout.dataset.clusters import united
 from assay.rollout.dataset.wording import content_of
@@ -184,6 +185,42 @@ def choose(
     if similarity is not None:
         taken = united(taken, similarity)
     return Suite(split, tuple(taken), draws, seed, rules)
+
+
+def parted(
+    items: Sequence[Item], share: float, seed: int, similarity: float
+) -> tuple[list[Item], list[Item]]:
+    """Return items in two parts that share no cluster, each in the order of the file.
+
+    Args:
+        items: All items of the split.
+        share: Of the items, in the first part; the last cluster there may go beyond it.
+        seed: Which clusters those are hangs on it.
+        similarity: As of `choose`.
+
+    Raises:
+        ConfigError: One part would be empty.
+    """
+    homes = [item.cluster for item in united(items, similarity)]
+    sizes, first, n = Counter(homes), set[str](), 0
+    names = sorted(sizes)
+    for place in rng("base", "share", seed).permutation(len(names)).tolist():
+        if n >= share * len(items):
+            break
+        first.add(names[place])
+        n += sizes[names[place]]
+    if not 0 < n < len(items):
+        raise ConfigError(
+            "train items for both supervised fine-tuning and GRPO, whole clusters of them",
+            found=f"{n} of {len(items)} for the first, in {len(sizes)} clusters",
+            where=setting("base.warm_start.share"),
+            fix="change the share, add data, or set base.warm_start: null",
+        )
+    parts = [
+        [item for item, home in zip(items, homes, strict=True) if (home in first) is own]
+        for own in (True, False)
+    ]
+    return parts[0], parts[1]
 
 
 def choose_secondary(items: Sequence[Item], most: int, *, seed: int, rules: str, similarity: float) -> Suite:

@@ -1,10 +1,10 @@
-"""What a tiny base has to be able to do before anything is measured on it."""
+"""What a base that was taught here has to be able to do before anything is measured on it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from assay.core.config.settings import ScratchBase
+from assay.core.config.settings import ScratchBase, SftGates
 from assay.core.console import complain
 from assay.core.decoding import Decoding
 from assay.core.errors import PolicyError
@@ -61,4 +61,26 @@ def check_base(
                     " this base"
                 ),
             )
+    return facts
+
+
+def check_fine_tuned(
+    policy: Policy, task: Task, items: Sequence[Item], gates: SftGates, sampled: Decoding, pace: Pace
+) -> dict[str, float]:
+    """Return what a fine-tuned base does with train items that it was not shown: share of parsed episodes,
+    success, reward.
+
+    Raises:
+        PolicyError: It does not speak the syntax.
+    """
+    plays = choose(items, min(gates.episodes, len(items)), split="train", draws=1, seed=0).plays()
+    episodes = measure(policy, task, plays, sampled, pace=pace)
+    facts = {name: mean_of(episodes, name) or 0.0 for name in ("parsed_rate", "success_rate", "mean_reward")}
+    if facts["parsed_rate"] < gates.parsed_rate:
+        raise PolicyError(
+            f"parsed_rate of at least {gates.parsed_rate} after fine-tuning (base.warm_start.gates)",
+            found=f"{facts['parsed_rate']:.3f} of {len(episodes)} episodes",
+            where="the fine-tuned base",
+            fix="raise base.warm_start.steps or its learning_rate; nothing is measured on this base",
+        )
     return facts

@@ -17,8 +17,8 @@ from assay.core.records import ParseOutcome
 
 Message = dict[str, str]
 # What a claim of skill is compared with: a player that needs none, one that works by rules that somebody
-# wrote, and what one would do with the base instead of training it.
-RivalKind = Literal["trivial", "scripted", "instead of training"]
+# wrote, what one would do with the base instead of training it, and another training of the base.
+RivalKind = Literal["trivial", "scripted", "instead of training", "trained otherwise"]
 ScriptedRival = Literal["trivial", "scripted"]
 SILENT = "silent"  # a player that says nothing
 

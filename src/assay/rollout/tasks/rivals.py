@@ -14,6 +14,8 @@ from assay.rollout.tasks.protocol import Baseline, Item, Message, RivalKind, Tas
 
 CONSTANT, FEW_SHOT, BEST_OF_N, CONSTRAINED = "constant", "few_shot", "best_of_n", "constrained"
 OF_THE_BASE = (FEW_SHOT, BEST_OF_N, CONSTRAINED)
+MORE_SFT = "more_sft"  # the base after further supervised fine-tuning
+IN_PRE_EVAL = (*OF_THE_BASE, MORE_SFT)
 GREEDY = "greedy"  # the base again, which every run plays without chance anyway
 
 
@@ -31,7 +33,8 @@ def rivals_of(task: Task, asked: RivalSettings) -> dict[str, RivalKind]:
         BEST_OF_N: asked.best_of_n > 0,
         CONSTRAINED: asked.constrained and schematic(task) is not None,
     }
-    return found | {name: "instead of training" for name in (*OF_THE_BASE, GREEDY) if wanted.get(name, True)}
+    found |= {name: "instead of training" for name in (*OF_THE_BASE, GREEDY) if wanted.get(name, True)}
+    return found | ({MORE_SFT: "trained otherwise"} if asked.more_sft else {})
 
 
 def players_of(task: Task, train: Sequence[Item]) -> dict[str, Baseline]:

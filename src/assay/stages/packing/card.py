@@ -184,13 +184,14 @@ def _of(row: Row, column: str) -> Interval | None:
 
 
 def hub_base(base: BaseFacts) -> str | None:
-    """Return the hub id of a pretrained base, None for one from scratch or from somebody's folder.
+    """Return the hub id of a pretrained base, None for one from scratch, of a folder, or fine-tuned
+    here.
 
     >>> hub_base(BaseFacts(kind="pretrained", digest="", model="Qwen/Qwen3-4B", revision="1cfa9a7"))
     'Qwen/Qwen3-4B'
     >>> hub_base(BaseFacts(kind="pretrained", digest="", model="home/model", revision="local"))
     """
-    if base.kind != "pretrained" or base.model is None or base.revision in (None, LOCAL):
+    if base.kind != "pretrained" or base.model is None or base.revision in (None, LOCAL) or base.sft:
         return None
     known = _HUB_ID.fullmatch(base.model) and _REVISION.fullmatch(base.revision or "")
     return base.model if known and ".." not in base.model else None

@@ -23,7 +23,7 @@ from assay.rollout.dataset.fresh import FILE as FRESH
 from assay.rollout.dataset.fresh import FreshSuite
 from assay.rollout.dataset.suite import Suite
 from assay.rollout.tasks.protocol import reward_range
-from assay.rollout.tasks.rivals import rivals_of
+from assay.rollout.tasks.rivals import MORE_SFT, rivals_of
 from assay.stages.render_evidence.arms import AGAIN, CONTROL, Arm, ArmReader
 from assay.verdict.evidence.claim.claim import UNREAD, Claim
 from assay.verdict.evidence.claim.openings import Openings, opening_obstacles, opening_warnings, openings_of
@@ -102,6 +102,11 @@ def claim_inputs(reader: ArmReader, plan: ClaimPlan, trained: Training, arms: Ar
     shared, odd = judged(found, splits_of(project.params))
     blockers += [remark("leak", overlap=each) for each in shared]
     notes += [remark("contamination", overlap=each) for each in odd]
+    base = read_record(project.results("base.json"), BaseFacts, fix="./run dvc repro base")
+    if base.sft is not None:
+        of = {"rows": base.sft.rows, "of": base.sft.train_rows, "steps": base.sft.steps}
+        notes.append(remark("base_fine_tuned", model=str(base.model), **of))
+        notes += [remark("more_sft_left_out")] if MORE_SFT not in plan.rivals else []
     before, episodes = arms[0]
     homes = {each.item_id: each.cluster for each in episodes}
     warned, n_clusters = list[Remark](), len(set(homes.values()))

@@ -14,7 +14,7 @@ from assay.pipeline.rival_files import BaseRival, BaseRivals, file_of
 from assay.rollout.dataset.suite import Suite
 from assay.rollout.evaluation.replay import play_baseline
 from assay.rollout.tasks.protocol import Task
-from assay.rollout.tasks.rivals import GREEDY, players_of, rivals_of
+from assay.rollout.tasks.rivals import IN_PRE_EVAL, MORE_SFT, players_of, rivals_of
 from assay.stages.render_evidence.arms import Arm, ArmReader
 from assay.verdict.evidence.claim.plan import ClaimPlan
 from assay.verdict.evidence.words.remarks import Remark, remark
@@ -68,11 +68,11 @@ def other_rivals(
     played: Mapping[str, Arm], facts: Mapping[str, BaseRival], plan: ClaimPlan, base_digest: str
 ) -> list[Remark]:
     """Return why no claim may be made: rivals are not those of the plan, or were not played by the base."""
-    planned = {name for name, kind in plan.rivals.items() if kind == "instead of training"} - {GREEDY}
+    planned = {name for name in plan.rivals if name in IN_PRE_EVAL}
     return [remark("other_rivals")] * (planned != set(facts)) + [
         remark("rival_of_other_policy", file=f"{file_of(name)}.jsonl")
         for name, (report, _) in played.items()
-        if report.policy_digest != base_digest
+        if (report.policy_digest == base_digest) is (name == MORE_SFT)
     ]
 
 

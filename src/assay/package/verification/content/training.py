@@ -116,7 +116,7 @@ def played_honestly(package: Unpacked) -> list[str]:
     """Return in what the right answers, or honest play, are not as they are stored; play of a task whose code
     does not run here stands as stored, and only what levels follow from it can be told."""
     task, stored, params = package.task, package.trained.honest_play, package.project.params
-    items = package.project.items("train")
+    items = package.project.inputs("train").train
     honest, wrong = Honest(task, items).facts, list[str]()
     if package.trained.honest != honest:
         wrong.append(
@@ -340,7 +340,7 @@ def items_in_order(package: Unpacked) -> LookResult:
     """Check that every item that was trained on is a train item, at its step of the order, and none that is
     judged by."""
     params, rows = package.project.params, package.log
-    train = package.project.items("train")
+    train = package.project.inputs("train").train
     wrong = []
     seen = {str(item) for row in rows for item in row["item_ids"]}
     for suite in (package.validation, package.heldout):

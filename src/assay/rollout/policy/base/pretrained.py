@@ -242,8 +242,6 @@ def pointer_text(source: PinnedSource) -> str:
         "revision": source.revision,
         "digest": source.digest,
     }
-    if source.origin is not None:
-        pointer["origin"] = source.origin.model_dump(mode="json")
     return json.dumps(pointer, indent=2, sort_keys=True) + "\n"
 
 
@@ -263,22 +261,11 @@ def pinned_digest(folder: Path) -> str:
     return _read_pointer(pointer).digest if pointer.is_file() else digest_folder(folder)
 
 
-def pinned_origin(folder: Path) -> Origin | None:
-    """Return where the weights of a folder come from, if they were converted.
-
-    Raises:
-        PolicyError: The pointer is damaged.
-    """
-    pointer = folder / POINTER
-    return _read_pointer(pointer).origin if pointer.is_file() else None
-
-
 def _read_pointer(pointer: Path) -> PinnedSource:
     try:
         pinned = json.loads(pointer.read_text(encoding="utf-8"))
-        origin = Origin.model_validate(pinned["origin"]) if "origin" in pinned else None
         name, revision, digest = (str(pinned[key]) for key in ("model", "revision", "digest"))
-        return PinnedSource(Path(pinned["folder"]), name, revision, digest, origin=origin)
+        return PinnedSource(Path(pinned["folder"]), name, revision, digest)
     except (ValueError, KeyError, TypeError):
         raise PolicyError(
             "folder, model and digest", found="not these", where=POINTER, fix=_pin_anew(pointer.parent)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -144,6 +144,18 @@ def alternating(often: Iterator[T], seldom: Iterator[T], every: int) -> Iterator
         yield next(seldom) if turn % every == 0 else next(often)
 
 
+class Kept(Protocol):
+    """Where a phase keeps what it needs to go on after an interruption."""
+
+    def load(self, optimizer: torch.optim.Optimizer) -> int:
+        """Put weights and moments back, and return after which step; 0 where nothing is kept."""
+        ...
+
+    def save(self, step: int, loss: float, optimizer: torch.optim.Optimizer) -> None:
+        """Take note of a step."""
+        ...
+
+
 def imitate(
     policy: Policy,
     dialogues: Iterator[Sequence[Masked]],
@@ -152,22 +164,23 @@ def imitate(
     every: int,
     stop: Callable[[int], bool],
     progress: Callable[[int, float], None],
+    kept: Kept | None = None,
 ) -> int:
     """Train on batches of dialogues (cross-entropy of the assistant's tokens) and return the steps taken.
 
     Args:
-        policy: Trained in place, all weights.
+        policy: Trained in place, all weights that take gradients.
         dialogues: Yields batches of (ids, mask).
         phase: Length, batch size and learning rate (per step, of AdamW).
         every: How often, in steps, `stop` is asked.
         stop: Told the step; True ends the phase.
         progress: Told the step and the loss in nats per token.
+        kept: Goes on where an interrupted phase had got to; `dialogues` are those of its beginning.
     """
     model: Any = policy.model
     model.train()
-    optimizer = torch.optim.AdamW(
-        model.parameters(), lr=phase.learning_rate, betas=(0.9, 0.98), weight_decay=0.01
-    )
+    weights = [each for each in model.parameters() if each.requires_grad]
+    optimizer = torch.optim.AdamW(weights, lr=phase.learning_rate, betas=(0.9, 0.98), weight_decay=0.01)
     warmup = max(1, phase.steps // 10)
 
     def scale(step: int) -> float:
@@ -175,15 +188,20 @@ def imitate(
             return (step + 1) / warmup
         return 0.5 * (1 + float(np.cos(np.pi * (step - warmup) / max(1, phase.steps - warmup))))
 
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, scale)
-    for step in range(1, phase.steps + 1):
+    begun = 0 if kept is None else kept.load(optimizer)
+    for _ in range(begun):
+        next(dialogues)
+    for step in range(begun + 1, phase.steps + 1):
+        optimizer.param_groups[0]["lr"] = phase.learning_rate * scale(step - 1)
         loss = _loss(model, next(dialogues), policy.pad_id)
         loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        torch.nn.utils.clip_grad_norm_(weights, 1.0)
         optimizer.step()
-        schedule.step()
         optimizer.zero_grad(set_to_none=True)
-        progress(step, float(loss.detach()))
+        told = float(loss.detach())
+        progress(step, told)
+        if kept is not None:
+            kept.save(step, told, optimizer)
         if step % every == 0 and stop(step):
             return step
     return phase.steps
@@ -191,17 +209,22 @@ def imitate(
 
 def _loss(model: Any, batch: Sequence[Masked], pad_id: int) -> torch.Tensor:
     width = max(len(ids) for ids, _ in batch)
+    device = model.get_input_embeddings().weight.device
     ids = torch.full((len(batch), width), pad_id)
     told = torch.zeros((len(batch), width), dtype=torch.bool)
     for row, (tokens, mask) in enumerate(batch):
         ids[row, : len(tokens)] = torch.as_tensor(tokens)
         told[row, : len(tokens)] = torch.as_tensor(mask) == 1
+    ids, asked = ids.to(device), told.to(device)[:, 1:]
     # Padding is on the right, where no token before it looks; the head is only asked where an answer stands.
-    hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
-    asked = told[:, 1:]
-    loss: torch.Tensor = torch.nn.functional.cross_entropy(
-        model.lm_head(hidden[:, :-1][asked]), ids[:, 1:][asked]
-    )
+    if isinstance(model, Qwen3ForCausalLM):
+        hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
+        logits = model.lm_head(hidden[:, :-1][asked])
+    else:  # another family may do more with what comes out of its layers than to multiply it
+        columns = asked.any(dim=0).nonzero()[:, 0]
+        logits = model(input_ids=ids, use_cache=False, logits_to_keep=columns).logits
+        logits = logits[asked[:, columns]].float()
+    loss: torch.Tensor = torch.nn.functional.cross_entropy(logits, ids[:, 1:][asked])
     return loss
 
 

@@ -20,6 +20,7 @@ KINDS: Mapping[RivalKind, str] = {
     "trivial": "players that need no skill",
     "scripted": "scripted players that see what the policy sees",
     "instead of training": "the base, used otherwise",
+    "trained otherwise": "the base, trained otherwise",
 }
 
 
@@ -88,13 +89,14 @@ def why_no_skill(
 ) -> Remark | None:
     """Return why a policy that is better than the base has not shown skill; None where it has.
 
-    It has to beat every trivial player, and the training for random rewards where there was one.
+    It has to beat every trivial player, what the base became by another training, and the training for random
+    rewards where there was one.
     """
-    trivial = {name: each for name, each in found.items() if each.kind == "trivial"}
-    if not trivial:
+    needed = {name: each for name, each in found.items() if each.kind in ("trivial", "trained otherwise")}
+    if not any(each.kind == "trivial" for each in needed.values()):
         return remark("no_trivial_rival", level=level)
     ahead: dict[str, Interval | None] = {
-        name: each.difference for name, each in trivial.items() if not each.beaten
+        name: each.difference for name, each in needed.items() if not each.beaten
     }
     control = random_reward
     if control is not None and control.comparable and not (control.collapsed or control.trained_is_ahead):

@@ -9,7 +9,7 @@ import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 from pydantic import BaseModel, ConfigDict
 
 from assay.core.counting import counted
-from assay.core.records import Origin, TrainFacts
+from assay.core.records import Origin, SftFacts, TrainFacts
 from assay.rollout.dataset.audit_records import SAID, Audit, Contamination
 from assay.rollout.dataset.external import Training, whole_of
 from assay.rollout.dataset.fingerprint import Fingerprint
@@ -29,6 +29,13 @@ class BaseFacts(BaseModel):
     model: str | None = None
     revision: str | None = None
     origin: Origin | None = None  # of converted weights
+    sft: SftFacts | None = None  # what it was shown before GRPO
+
+    @property
+    def called(self) -> str:
+        """A pretrained base by name, with what was done to it here."""
+        rows = "" if self.sft is None else f" + SFT on {counted(self.sft.rows, 'rows')}"
+        return f"{self.model}{rows}"
 
 
 def base_said(base: BaseFacts) -> str:
@@ -37,7 +44,7 @@ def base_said(base: BaseFacts) -> str:
     >>> base_said(BaseFacts(kind="scratch", digest="ab" * 32, seed=0, parameters=122752))
     'from scratch, seed 0; 122,752 parameters; digest abababababab'
     """
-    known = [f"from scratch, seed {base.seed}" if base.kind == "scratch" else f"{base.kind}, {base.model}"]
+    known = [f"from scratch, seed {base.seed}" if base.kind == "scratch" else f"{base.kind}, {base.called}"]
     known += [f"revision {base.revision}"] if base.revision is not None else []
     known += [f"{base.origin.weights}, licence {base.origin.licence_said}"] if base.origin is not None else []
     known += [f"{base.parameters:,} parameters"] if base.parameters is not None else []

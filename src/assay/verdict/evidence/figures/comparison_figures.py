@@ -93,6 +93,7 @@ _LEVELS = {
     "scripted": ("scripted rival", "^"),
     "trivial": ("no skill", "v"),
     "instead of training": ("untrained", "P"),
+    "trained otherwise": ("trained otherwise", "D"),
 }
 
 

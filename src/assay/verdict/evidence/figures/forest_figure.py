@@ -231,7 +231,12 @@ def rival_rows(claim: Claim) -> list[ForestRow]:
     return rows
 
 
-KINDS = {"trivial": "no skill", "scripted": "scripted", "instead of training": "untrained"}
+KINDS = {
+    "trivial": "no skill",
+    "scripted": "scripted",
+    "instead of training": "untrained",
+    "trained otherwise": "trained otherwise",
+}
 
 
 @styled

@@ -195,10 +195,11 @@ def _why_no_skill(
 
     Other seeds: sign flips of whole runs. Other items: most runs beat the player on their own.
     """
-    trivial = {name for run in runs for name, rival in run.claim.rivals.items() if rival.kind == "trivial"}
-    if not trivial:
+    rivals = {(name, rival.kind) for run in runs for name, rival in run.claim.rivals.items()}
+    needed = {name for name, kind in rivals if kind in ("trivial", "trained otherwise")}
+    if not any(kind == "trivial" for _, kind in rivals):
         return remark("no_trivial_rival", level=plan.alpha)
-    against = {name: [_against_rival(run, name) for run in runs] for name in sorted(trivial)}
+    against = {name: [_against_rival(run, name) for run in runs] for name in sorted(needed)}
     controls = [run.claim.random_reward for run in runs]
     if any(each is not None and each.comparable for each in controls):
         against["the training for random rewards"] = [

@@ -69,6 +69,8 @@ def written(folder: str, name: str, claim: Claim) -> bool:
     are not in every one."""
     if name.startswith("rival_"):
         return name[6:-6] in claim.plan.rivals
+    if name == "sft.csv":
+        return any(each.code == "base_fine_tuned" for each in claim.warnings)
     if name.endswith("_secondary"):
         return bool(claim.plan.secondary_suites)
     elsewhere = claim.plan.checkpoint_rule == ELSEWHERE

@@ -118,7 +118,9 @@ def _reach(claim: Claim) -> str:
     if not claim.made_elsewhere:
         n_runs = len(claim.training_seeds)
         runs = {0: "Trained elsewhere", 1: "One training run"}.get(n_runs, f"{n_runs} training runs")
-        return f"{runs}; this checkpoint against this base."
+        sft = next((each.values for each in claim.warnings if each.code == "base_fine_tuned"), None)
+        base = "" if sft is None else f" ({sft['model']} + SFT on {counted(int(str(sft['rows'])), 'rows')})"
+        return f"{runs}; this checkpoint against this base{base}."
     made = next((each.values["made"] for each in claim.warnings if each.code == "planned"), None)
     how = "judged afterwards" if made is None else f"judged by a plan of {made}"
     brought = ", ".join(sorted(claim.plan.rivals))
