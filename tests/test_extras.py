@@ -41,7 +41,7 @@ def pins_of(extra: str) -> dict[str, str]:
 
 
 def test_every_extra_has_its_file_and_no_file_is_of_another() -> None:
-    assert {path.stem for path in (ROOT / "requirements").iterdir()} == {*EXTRAS, "build"}
+    assert {path.stem for path in (ROOT / "requirements").iterdir()} == {*EXTRAS, "build", "site"}
 
 
 @pytest.mark.parametrize("extra", EXTRAS)

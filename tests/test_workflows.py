@@ -25,10 +25,18 @@ ACTIONS = (
     "uses: actions/checkout@11d5960a326750d5838078e36cf38b85af677262 # v4.4.0",
     "uses: actions/setup-python@a26af69be951a213d495a4c3e4e4022e16d87065 # v5.6.0",
     "uses: actions/upload-artifact@ea165f8d65b6e75b540449e92b4886f43607fa02 # v4.6.2",
+    "uses: actions/upload-pages-artifact@56afc609e74202658d3ffba0e8f6dda462b719fa # v3.0.1",
+    "uses: actions/deploy-pages@d6db90164ac5ed86f2b6aed7e0febac5b3c0c03e # v4.0.5",
 )
 SCRIPT = (ROOT / "run").read_text(encoding="utf-8")
 # What the runners of the host bring.
 BROUGHT = ("cat", "echo", "gh")
+# What a workflow may do beside reading.
+GRANTED = {
+    "report.yml": {"pull-requests: write"},
+    GATE.name: {"pull-requests: write"},
+    "pages.yml": {"pages: write", "id-token: write"},
+}
 PROGRAMS = ("dvc", "ruff", "mypy")  # of the environment that `run` makes
 
 
@@ -50,7 +58,7 @@ def test_a_workflow_may_do_little_and_uses_actions_of_the_host_by_commit(workflo
         for name, how in job.get("permissions", {}).items()
         if how != "read"
     }
-    assert granted <= ({"pull-requests: write"} if workflow.name in ("report.yml", GATE.name) else set())
+    assert granted <= GRANTED.get(workflow.name, set())
     assert {line.strip("- ") for line in text.splitlines() if "uses:" in line} <= set(ACTIONS)
     assert "pull_request_target" not in text and "secrets." not in text
     for step in steps(workflow):
@@ -69,8 +77,10 @@ def test_every_line_that_runs_is_a_command_that_there_is(workflow: Path) -> None
     assert lines
     for line in lines:
         command, *rest = line.split()
-        assert command in BROUGHT or (
-            command == "./run" and (f"\n{rest[0]}) " in SCRIPT or rest[0] in PROGRAMS)
+        assert (
+            command in BROUGHT
+            or (command == ".ci/site" and (ROOT / command).is_file())
+            or (command == "./run" and (f"\n{rest[0]}) " in SCRIPT or rest[0] in PROGRAMS))
         ), line
 
 
