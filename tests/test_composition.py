@@ -276,6 +276,9 @@ def test_an_experiment_may_differ(project: Path, monkeypatch: pytest.MonkeyPatch
     ("given", "expected", "fix"),
     [
         (["seed=abc"], "a valid integer for seed", "another value of -S"),
+        (["seed=[0"], "a value that can be read", "close its brackets"),
+        (["seed=0,abc"], "a valid integer for seed", "another value of -S"),
+        (["train.learning_rate=choice(0.1,abc)"], "a valid number for train.learning_rate", "another value"),
         (["train.lerning_rate=0.1"], "a setting that there is", "-S train.learning_rate=…"),
         (
             ["seed=1", "evaluation.draws=1"],

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -27,7 +28,9 @@ from dvc_render.html import HTML
 from dvc_render.vega import VegaRenderer
 
 from assay.core.config.composition import Selection, compose, use
+from assay.core.evidence_files import place_of
 from assay.core.storage.yaml import read_yaml
+from assay.verdict.evidence.figures.drawing import AFTER, BEFORE, PALETTE
 from tests.few_presets import leave_few
 from tests.house import ROOT
 from tests.own_data import keep_first
@@ -84,20 +87,24 @@ def project(committed: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(committed, tmp_path / "a project"))
 
 
-def surroundings(root: Path) -> dict[str, str]:
+def surroundings(root: Path, **further: str) -> dict[str, str]:
     who = {
         f"GIT_{role}_{what}": "x@example.org"
         for role in ("AUTHOR", "COMMITTER")
         for what in ("NAME", "EMAIL")
     }
     return environment(
-        DVC_SITE_CACHE_DIR=str(root.parent / "site"), HOME=str(root.parent), GIT_CONFIG_NOSYSTEM="1", **who
+        DVC_SITE_CACHE_DIR=str(root.parent / "site"),
+        HOME=str(root.parent),
+        GIT_CONFIG_NOSYSTEM="1",
+        **who,
+        **further,
     )
 
 
-def call(root: Path, *command: str, code: int = 0) -> str:
+def call(root: Path, *command: str, code: int = 0, **further: str) -> str:
     done = subprocess.run(
-        command, cwd=root, env=surroundings(root), capture_output=True, text=True, check=False
+        command, cwd=root, env=surroundings(root, **further), capture_output=True, text=True, check=False
     )
     assert done.returncode == code, f"{command}: {done.stdout}\n{done.stderr}"
     return done.stdout + done.stderr
@@ -172,12 +179,15 @@ def test_a_preset_of_an_experiment_is_whole_and_ends_with_it(project: Path) -> N
     assert read_yaml(project / "params.yaml", fix="") == chosen
 
 
-def test_an_experiment_with_an_interpolation_is_refused_in_one_message_and_nothing_is_written(
+def test_an_experiment_of_what_cannot_be_set_is_refused_in_one_message_and_nothing_is_written(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KEY", "a secret of this machine")
     told = dvc(project, "exp", "run", "-S", "seed=${oc.env:KEY}", code=255)
     assert "no interpolation" in told and "Fix:" in told and "a secret of this machine" not in told
+    for wrong, fix in (("seed=abc", "another value of -S"), ("train.step=3", "-S train.steps=…")):
+        told = dvc(project, "exp", "run", "--temp", f"--set-param={wrong}", code=255)
+        assert told.count("ERROR") == 1 and f"\nFix: {fix}" in told and "support" not in told
     preset = project / "configs/grpo/tiny_smoke.yaml"
     before, kept = (project / "params.yaml").read_bytes(), preset.read_text()
     preset.write_text(f"{kept}note: ${{oc.env:KEY}}\n")
@@ -185,6 +195,24 @@ def test_an_experiment_with_an_interpolation_is_refused_in_one_message_and_nothi
     assert (project / "params.yaml").read_bytes() == before
     preset.write_text(kept)
     assert git(project, "status", "--porcelain") == ""
+
+
+def test_the_narrow_table_holds_the_outcome_and_what_differs_in_120_columns(project: Path) -> None:
+    """That of `./run exps`; `dvc exp show` itself has a column for each setting and each dependency."""
+    metrics = project / place_of("metrics.json")
+    metrics.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(ROOT / place_of("metrics.json"), metrics)
+    git(project, "add", "-A")
+    git(project, "commit", "-qm", "two")
+    use(project, grpo=None, task=None, seed=12)
+    script = (ROOT / "run").read_text(encoding="utf-8").replace("\\\n", "")
+    (command,) = re.findall(r"exec (dvc exp show .*) \"\$@\"", script)
+    table = call(project, sys.executable, "-m", *shlex.split(command), COLUMNS="120")
+    head, *rows = (line.split() for line in table.splitlines() if "\u2500" not in line)
+    assert head[:2] == ["Experiment", "Created"] and head[-1] == "seed"
+    assert set(head[2:-1]) == {"verdict", "success", "gain", "gain_low", "gain_high", "step"}
+    assert [row[-1] for row in rows] == ["12", "0"] and "\u2026" not in table
+    assert max(map(len, table.splitlines())) <= 120
 
 
 def test_a_killed_experiment_leaves_the_branch_and_one_command_goes_back(project: Path) -> None:
@@ -298,20 +326,35 @@ ROWS = {
     "rates": [{"measure": "success_rate", "arm": "before", "value": "12.5", "low": "", "high": "", "n": "8"}],
     "differences": [{"measure": "success_rate", "value": "", "low": "", "high": "", "n": "0"}],
     "rewards": [{"low": "-1.0", "high": "0.0", "arm": "after", "n": "3", "share": "37.5"}],
+    "training_log": [{"step": "1", "reward": "-0.5"}],
 }
+
+
+def _walked(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield every mapping in a value."""
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    if isinstance(value, dict):
+        yield value
+    for each in inside:
+        yield from _walked(each)
 
 
 @pytest.mark.parametrize("name", sorted(ROWS))
 def test_every_table_fills_its_template_and_leaves_no_anchor(name: str) -> None:
     options = stage_plots()[name]
     rows = [row | {"rev": rev} for rev in ("HEAD", "workspace") for row in ROWS[name]]
-    shown = {key: options[key] for key in ("template", "x", "y", "title", "x_label", "y_label")}
+    shown = {key: options.get(key, key) for key in ("template", "x", "y", "title", "x_label", "y_label")}
     filled = json.loads(VegaRenderer(rows, name, template_dir=str(PLOTS), **shown).partial_html())
     text = json.dumps(filled)
     assert "<DVC_METRIC" not in text and options["title"] in text
     assert filled["data"]["values"] == rows
-    encodings = [filled["encoding"], *(layer.get("encoding", {}) for layer in filled.get("layer", []))]
-    assert any(each.get("color", {}).get("field") == "rev" for each in encodings)
+    # Revisions are told apart, and a colour means what it means in the report.
+    fields = {each["field"] for each in _walked(filled) if isinstance(each.get("field"), str)}
+    colours = [each["color"] for each in _walked(filled) if "field" in each.get("color", "")]
+    assert "rev" in fields and colours
+    for each in colours:
+        of_arms = each["field"] == "arm" and each["scale"]["domain"] == ["before", "after"]
+        assert each["scale"]["range"] == ([BEFORE, AFTER] if of_arms else [AFTER, BEFORE, *PALETTE[2:]])
 
 
 def test_the_page_holds_its_scripts_unchanged_and_asks_no_server() -> None:

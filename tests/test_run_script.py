@@ -360,22 +360,6 @@ def test_a_command_gets_its_arguments_and_gives_its_exit_code(download: Download
     assert done.stdout == "a b|*||$HOME|"
 
 
-@pytest.mark.parametrize("wrong", [0, 1])
-def test_what_an_experiment_sets_is_looked_at_before_dvc_is_called(download: Download, wrong: int) -> None:
-    download.run("true")
-    for name, code in (("assay", wrong), ("dvc", 3)):
-        path = download.root / f".venv/bin/{name}"
-        path.write_text(f"#!/bin/sh\nprintf '%s|' {name} \"$@\"\nexit {code}\n")
-        path.chmod(0o755)
-    words = ("exp", "run", "--temp", "-S", "seed=1", "--set-param", "a=b c", "--set-param=x=*", "train")
-    done = download.run("dvc", *words)
-    looked = "assay|config|check|-S|seed=1|-S|a=b c|-S|x=*|"
-    assert done.stdout == (looked if wrong else f"{looked}dvc|{'|'.join(words)}|")
-    assert done.returncode == (1 if wrong else 3)
-    for others in (("exp", "run", "--queue", "-n", "x"), ("exp", "show", "-S"), ("repro",), ()):
-        assert download.run("dvc", *others).stdout == "".join(f"{word}|" for word in ("dvc", *others))
-
-
 def test_commands_run_in_the_project_with_its_environment(download: Download) -> None:
     done = download.run(
         "sh", "-c", "pwd; env", PYTHONHASHSEED="3", PYTHONPATH="/mine", PIP_TARGET="/x", HOME=""

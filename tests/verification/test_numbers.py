@@ -254,3 +254,13 @@ def test_a_file_stands_in_a_second_place_without_links_too(
     link(tmp_path / "one", tmp_path / "linked")
     assert not os.path.samefile(tmp_path / "one", tmp_path / "linked")
     assert (tmp_path / "linked").read_text(encoding="utf-8") == "whole"
+
+
+def test_an_order_of_keys_of_an_earlier_version_is_no_difference_and_a_value_is(tmp_path: Path) -> None:
+    for name, text in (("a", '{"p": 0.5, "gain": 1}'), ("b", '{"gain": 1, "p": 0.5}'), ("c", '{"gain": 1}')):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "m.json").write_text(text, encoding="utf-8")
+    first, other, less = (tmp_path / name for name in "abc")
+    assert not compare(first, other, ["m.json"], said="", in_any_order=["m.json"]).wrong
+    assert compare(first, other, ["m.json"], said="").wrong
+    assert compare(first, less, ["m.json"], said="", in_any_order=["m.json"]).wrong

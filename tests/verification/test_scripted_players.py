@@ -56,7 +56,9 @@ def test_gains_over_scripted_players_and_normalised_scores_follow_from_their_epi
         assert mean == pytest.approx(reports["baselines"][name]["measures"]["mean_reward"]["value"], abs=1e-9)
     low, high = (statistics.fmean(e["reward"] for e in arms[n]) for n in ("random", "oracle_channel"))
     score = (statistics.fmean(each["reward"] for each in after) - low) / (high - low)
-    assert score == pytest.approx(said(pristine, "metrics.json")["score"], abs=1e-3)
+    metrics = said(pristine, "metrics.json")
+    assert score == pytest.approx(metrics["score"], abs=1e-3)
+    assert [*metrics][:3] == ["verdict", "success", "success_before"], "a narrow screen shows these"
     assert claim["secondary_suites"]
     for suite in claim["secondary_suites"]:
         played = {each["policy"] for each in lines(pristine, f"scripted/{suite}.jsonl.gz")}

@@ -52,20 +52,10 @@ def show(
         say(f"in place of {dumps(value)}, from {place}")
 
 
-def check(
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", "-S", metavar="NAME=VALUE", help="Look at what dvc exp run is to be given, alone."
-        ),
-    ] = None,
-) -> None:
+def check() -> None:
     """Fail if params.yaml is not what configs/ compose to."""
     from assay.core.config import composition as tool
 
-    if settings is not None:
-        tool.check_overrides(Path.cwd(), settings)
-        return
     tool.check(Path.cwd())
     say("params.yaml is what configs/ compose to")
 

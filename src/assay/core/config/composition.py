@@ -103,7 +103,7 @@ def check(root: Path) -> None:
 
 def check_overrides(root: Path, given: Sequence[str]) -> None:
     """Refuse what `dvc exp run -S` is given, before DVC fails on it in words of its own, or a stage minutes
-    later; a sweep of several values is known by its name alone.
+    later; of a sweep each value is looked at, one over presets by its names alone.
 
     Args:
         root: The project.
@@ -113,7 +113,8 @@ def check_overrides(root: Path, given: Sequence[str]) -> None:
         ConfigError: There is no such setting, or it cannot have that value.
     """
     plain = [each for each in given if _PLAIN.match(each)]  # what is added, removed or of a file is DVC's
-    now, single = selected(root), [each for each in plain if not _SWEEP.search(each)]
+    now, swept = selected(root), {each: found for each in plain if (found := _swept(each))}
+    single = [each for each in plain if each not in swept]
     groups = [each for each in plain if each.partition("=")[0] in GROUPS]
     for group, _, name in (each.partition("=") for each in groups if each in single):
         _refuse_unknown(root, group, name)
@@ -129,12 +130,29 @@ def check_overrides(root: Path, given: Sequence[str]) -> None:
             if _is_accepted(root, now, [*groups, f"+{each}"]):
                 fix = f"-S '+{each}'   (the presets leave it as by default)"
             raise ConfigError("a setting that there is", found=repr(name), where="-S", fix=fix)
+    for value in itertools.islice(itertools.chain([None], *swept.values()), MOST_SWEPT):
+        together = [*single, *([] if value is None else [value])]
+        try:
+            parse_params(compose(root, now, together).values)
+        except ConfigError as error:
+            expected = f"{error.expected} for {error.where.removeprefix('setting ')}"
+            where = f"-S {' '.join(together)}"
+            raise ConfigError(expected, found=error.found, where=where, fix="another value of -S") from None
+
+
+def _swept(override: str) -> list[str]:
+    """Return the overrides that one with several values stands for; nothing for one with a single value."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
     try:
-        parse_params(compose(root, now, single).values)
-    except ConfigError as error:
-        expected = f"{error.expected} for {error.where.removeprefix('setting ')}"
-        where = f"-S {' '.join(single)}"
-        raise ConfigError(expected, found=error.found, where=where, fix="another value of -S") from None
+        parsed = OverridesParser.create().parse_override(override)
+    except HydraException:
+        fix = "close its brackets and quotes"
+        raise ConfigError("a value that can be read", found=repr(override), where="-S", fix=fix) from None
+    if not parsed.is_sweep_override() or not parsed.is_discrete_sweep():
+        return []
+    return [f"{parsed.key_or_group}={value}" for value in parsed.sweep_string_iterator()]
 
 
 def _is_accepted(root: Path, selection: Selection, overrides: Sequence[str]) -> bool:
@@ -145,7 +163,7 @@ def _is_accepted(root: Path, selection: Selection, overrides: Sequence[str]) -> 
     return True
 
 
-_PLAIN, _SWEEP = re.compile(r"[\w.]+="), re.compile(r"=.*(,|\b(choice|range|interval|glob)\()")
+_PLAIN, MOST_SWEPT = re.compile(r"[\w.]+="), 32
 
 
 def check_unless_experiment(root: Path) -> None:

@@ -188,16 +188,16 @@ def parse_records(text: str, kind: type[R], *, where: str, fix: str) -> list[R]:
     return [_validate(kind, value, f"{where}, record {number}", fix) for number, value in lines]
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Write one value for people and programs: indented, sorted keys, final newline."""
-    write_text(path, json_text(value))
+def write_json(path: Path, value: Any, *, in_order: bool = False) -> None:
+    """Write one value for people and programs: indented, keys sorted or in their own order, final newline."""
+    write_text(path, json_text(value, in_order=in_order))
 
 
-def json_text(value: Any) -> str:
+def json_text(value: Any, *, in_order: bool = False) -> str:
     """Return what `write_json` writes."""
     if isinstance(value, BaseModel):
         value = value.model_dump(mode="json")
-    return json.dumps(value, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(value, sort_keys=not in_order, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def write_jsonl(path: Path, values: Iterable[Any]) -> None:

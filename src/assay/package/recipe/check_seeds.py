@@ -461,7 +461,7 @@ def _run_again(copy: Path, again: Path, own: Path | None) -> list[Check]:
             write_scripted(replace(project, root=place), made.scripted)
             players = sorted({*players, *scripted_files(listing(place))})
             said = f"{said}, and what scripted players did"
-        seen = compare(stored, place, [*PAGES, *players], said=said)
+        seen = compare(stored, place, [*PAGES, *players], said=said, in_any_order=PAGES[1:])
         for name in PAGES:
             write_bytes(copy / name, (place / name).read_bytes())
         # Not in the package, but what recipe.json tells of each seed is from there.

@@ -90,31 +90,27 @@ class ClaimMade:
 
     def metrics(self) -> dict[str, Any]:
         """Return the few numbers that `dvc metrics` and `dvc exp show` put side by side; names are short, for
-        columns."""
+        columns, and what is asked first stands first, where a screen shows it."""
         claim, before, after = self.claim, self.arms["pre_eval"][0], self.arms["post_eval"][0]
-        numbers: dict[str, Any] = {"verdict": claim.verdict, "p": claim.p}
-        if isinstance(self.trained, TrainFacts):
-            numbers["step"] = self.trained.chosen_step
+        step = {"step": self.trained.chosen_step} if isinstance(self.trained, TrainFacts) else {}
         if claim.verdict == "NOT EVALUABLE":
-            return numbers | {"p": None}
-        for name, measure in (
-            ("success", "success_rate"),
-            ("reward", "mean_reward"),
-            ("parsed", "parsed_rate"),
-        ):
-            numbers |= {f"{name}_before": before.measures[measure].value, name: after.measures[measure].value}
-        if claim.difference is not None:
-            numbers |= {
-                "gain": claim.difference.value,
-                "gain_low": claim.difference.low,
-                "gain_high": claim.difference.high,
-            }
+            return {"verdict": claim.verdict, **step, "p": None}
+        gain = claim.difference
+        found = {} if gain is None else {"gain": gain.value, "gain_low": gain.low, "gain_high": gain.high}
+        success, reward, parsed = (
+            {name: after.measures[measure].value, f"{name}_before": before.measures[measure].value}
+            for name, measure in _SHORT.items()
+        )
         ends = (
             self.baselines[name].measures["mean_reward"].value
             for name in (self.task.floor, self.task.ceiling)
         )
-        numbers["score"] = normalised_score(after.measures["mean_reward"].value, *ends)
-        return numbers
+        score = normalised_score(after.measures["mean_reward"].value, *ends)
+        told = {"verdict": claim.verdict, **success, **found, **step, "p": claim.p}
+        return told | reward | parsed | {"score": score}
+
+
+_SHORT = {"success": "success_rate", "reward": "mean_reward", "parsed": "parsed_rate"}
 
 
 def claim_at(

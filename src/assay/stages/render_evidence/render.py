@@ -99,7 +99,7 @@ def _render(project: Project, graded: Callable[[], Set[str]] | None, processes: 
     write_json(project.results("details.json"), made.details)
     write_json(project.results("before_after_metrics.json"), metrics)
     write_json(project.results("claim.json"), claim)
-    write_json(project.results("metrics.json"), made.metrics())
+    write_json(project.results("metrics.json"), made.metrics(), in_order=True)
     write_text(project.results("summary.md"), summary)
     drawn = plot_tables(claim, before[0], after[0], (before[1], after[1]), gaps)
     if made.checkpoints is not None:

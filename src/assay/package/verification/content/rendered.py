@@ -159,9 +159,9 @@ def pages_again(
         # An older version packed none, and what follows from them is looked at all the same.
         older = other_code and not scripted_files(package.names)
         left = scripted_files(names) if older else []
-        seen = compare(
-            root, work, names.difference(left), said=f"{len(names)} files from episodes, reports and logs"
-        )
+        said = f"{len(names)} files from episodes, reports and logs"
+        sorted_once = [place_of("metrics.json")] if other_code else []
+        seen = compare(root, work, names.difference(left), said=said, in_any_order=sorted_once)
         if left and not seen.wrong:
             said = f"{seen.said}; of an older version, and without the episodes of scripted players"
             return LookResult(said, left=left)
