@@ -66,7 +66,7 @@ NEEDS = (
     "Python",
 )
 ROOMS = "|".join(sorted(path.parent.name for path in ROOT.glob("src/assay/*/__init__.py")))
-VERBS = ("repro", "test", "smoke", "week", "report")
+VERBS = ("repro", "test", "smoke", "week", "exps", "report")
 # Programs that are not part of the environment; a page has to say that they are needed.
 OTHERS = ("git", "cd", "export", "sbatch", "sky", "python3", "sha256sum", "uvx", "chromium")
 TASKS_OF_ONES_OWN = "".join(
