@@ -36,6 +36,7 @@ from tests.house import ROOT
 from tests.own_data import keep_first
 from tests.smoke import NO_SCM, copy_project
 from tests.training.whole_project import TAKEN, environment
+from tests.verification.made_run import made_run
 
 PLAN, TRACKED = (
     "evidence/results/data/claim_plan.json",
@@ -397,3 +398,40 @@ def test_in_a_clone_dvc_misses_what_is_not_in_git_of_three_stages_and_nothing_of
         "train": ["models/adapter", "evidence/logs/train"],
         "package": ["dist"],
     }
+
+
+def test_base_and_policy_are_kept_for_a_fresh_suite_and_nothing_else_is_passed_over(tmp_path: Path) -> None:
+    root = made_run(tmp_path / "run").root
+    (root / ".dvc").mkdir()
+    (root / ".dvc/config").write_text(NO_SCM)
+    task = _as_presets(root)
+    assay(root, "data", "fresh")
+    task.write_text(task.read_text().replace("data/collider", "data/collider-fresh-1"))
+    preset = root / "configs/grpo/tiny.yaml"
+    usual = preset.read_text()
+    changed = usual.replace('"learning_rate": ', '"learning_rate": 1')
+    assert changed != usual
+    preset.write_text(changed)
+    assay(root, "config", "use")
+    assert "found changed: base" in assay(root, "data", "fresh", code=1)
+    preset.write_text(usual)
+    assay(root, "config", "use")
+    for _ in range(2):
+        assert "base and policy are kept" in assay(root, "data", "fresh")
+        told = dvc(root, "status", "--json")
+        assert not {"fingerprint", "base", "train"} & json.loads(told).keys()
+        assert {"pre_eval", "post_eval"} <= json.loads(told).keys()
+
+
+def _as_presets(root: Path) -> Path:
+    """Write the settings of a run as presets that compose to them; return that of the task."""
+    shutil.copytree(ROOT / "configs", root / "configs")
+    (root / "configs/both/tiny-collider.yaml").unlink(missing_ok=True)
+    values = read_yaml(root / "params.yaml", fix="")
+    parts = {"task/collider": {"task", "dataset"}, "grpo/tiny": values.keys() - {"task", "dataset", "seed"}}
+    for name, keys in parts.items():
+        text = json.dumps({key: values[key] for key in sorted(keys)})
+        (root / f"configs/{name}.yaml").write_text(f"# @package _global_\n{text}\n")
+    assay(root, "config", "use", "grpo=tiny", "task=collider", "seed=0")
+    assert read_yaml(root / "params.yaml", fix="") == values
+    return root / "configs/task/collider.yaml"

@@ -52,13 +52,3 @@ class ColliderTask(TaskSettings):
 
         rows = {name: generate(name, size, max_turns=10, labels=RELEASE) for name, size in SUITES.items()}
         return {f"{name}.jsonl": "".join(dumps(row) + "\n" for row in suite) for name, suite in rows.items()}
-
-    @classmethod
-    def fresh_heldout(cls, label: str, n: int) -> str:
-        """Return scenarios of the held-out kind: worlds are drawn from so much that none is met twice."""
-        from assay.core.storage.json import dumps
-
-        from .world.generation import generate
-
-        rows = generate("heldout", n, max_turns=10, labels=(*RELEASE, "fresh", label))
-        return "".join(dumps(row) + "\n" for row in rows)

@@ -27,6 +27,7 @@ from assay.rollout.tasks.wrappings import cut_off
 
 from . import baselines, illustrations, lessons, prompts, rewards
 from .baselines import ATTACKS, Attack
+from .settings import RELEASE
 from .surfaces import (
     Action,
     ParsedAction,
@@ -36,6 +37,7 @@ from .surfaces import (
     write_compact,
     write_json,
 )
+from .world.generation import generate
 from .world.scenario import Scenario, from_row
 from .world.simulator import ColliderState, apply, begin
 
@@ -111,6 +113,14 @@ class Collider(Task):
         if truth.channel is None:
             return "no particle"
         return f"{truth.channel}, {truth.mass_gev:.1f} GeV, spin {truth.spin}"
+
+    def generate(
+        self, rows: Sequence[Mapping[str, Any]], rng: np.random.Generator, n: int
+    ) -> Sequence[Mapping[str, Any]]:
+        """Return scenarios of the held-out kind, with the turns that the rows have."""
+        turns = from_row(rows[0]).briefing.max_turns
+        label = int(rng.integers(2**62))
+        return generate("heldout", n, max_turns=turns, labels=(*RELEASE, "fresh", label))
 
     def start(self, item: Item, world_seed: int) -> tuple[list[Message], ColliderState]:
         """Open an episode: one user message, no system message."""

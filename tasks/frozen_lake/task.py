@@ -2,6 +2,9 @@
 
 from collections import deque
 
+import numpy as np
+
+SIZE, HOLES, NEAREST, FARTHEST = 5, 6, 2, 4
 MOVES = {"left": (0, -1), "down": (1, 0), "right": (0, 1), "up": (-1, 0)}
 
 
@@ -35,6 +38,21 @@ def distances(lake):
             if inside and place not in found and lake[place[0]][place[1]] != "H":
                 found[place] = found[i, j] + 1
                 waiting.append(place)
+    return found
+
+
+def generate(rng, n):
+    """Return lakes whose goal is a few steps from the start."""
+    found = []
+    while len(found) < n:
+        letters = np.full(SIZE * SIZE, "F")
+        places = rng.permutation(SIZE * SIZE)
+        letters[places[:HOLES]] = "H"
+        letters[places[HOLES]], letters[places[HOLES + 1]] = "S", "G"
+        lake = ["".join(letters[start : start + SIZE]) for start in range(0, SIZE * SIZE, SIZE)]
+        steps = distances(lake).get(divmod(int(places[HOLES]), SIZE), 0)
+        if NEAREST <= steps <= FARTHEST:
+            found.append({"kwargs": {"desc": lake}, "lake": " ".join(lake), "steps": str(steps)})
     return found
 
 

@@ -7,11 +7,11 @@ import json
 from pathlib import Path
 
 import numpy as np
-from task import NOTES
+from task import PLOTS, drawn, record
 
 FOLDER = Path(__file__).resolve().parents[2] / "data/lode"
 SIZES = {"train": 512, "validation": 128, "heldout": 256, "wide": 128}
-PLOTS, WIDE = (6, 10), (11, 13)  # the fields of the secondary suite are wider than any of train
+WIDE = (11, 13)  # the fields of the secondary suite are wider than any of train
 
 
 def main() -> None:
@@ -20,14 +20,11 @@ def main() -> None:
     for split, size in SIZES.items():
         lines: list[str] = []
         while len(lines) < size:
-            plots = int(rng.integers(*(WIDE if split == "wide" else PLOTS)))
-            field = plots, int(rng.integers(plots)), tuple(rng.integers(4, size=plots).tolist())
+            field = drawn(rng, *(WIDE if split == "wide" else PLOTS))
             if field in known:
                 continue
             known.add(field)
-            note = " ".join(NOTES[place] for place in rng.integers(len(NOTES), size=2).tolist())
-            row = {"id": f"{split}-{len(lines) + 1:04}", "plots": plots, "lode": field[1]}
-            row |= {"rubble": list(field[2]), "note": note}
+            row = {"id": f"{split}-{len(lines) + 1:04}", **record(rng, *field)}
             lines.append(json.dumps(row, separators=(",", ":")) + "\n")
         (FOLDER / f"{split}.jsonl").write_bytes("".join(lines).encode())
     sums = [

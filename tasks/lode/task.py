@@ -10,6 +10,7 @@ from assay.rollout import (
     Batched,
     Environment,
     FieldAnswer,
+    Generated,
     Illustrated,
     JsonAnswers,
     Mark,
@@ -23,6 +24,7 @@ from assay.rollout import (
 )
 
 TURNS = 4
+PLOTS = (6, 10)
 GOLD, RUBBLE, NOT_DUG = "gold", "rubble", "gold not dug"
 NOTES = ("grey", "hill", "by", "the", "river", "old", "mine", "north")
 WORDS = ('{"act":"', '","plot":', "}", "probe", "dig", "field", "of", "plots", "plot", "specks", "at", "left")
@@ -46,7 +48,19 @@ def read(completion, plots):
     return act, plot, found[0] != completion.strip()
 
 
-class Lode(Environment, AnswerKey, JsonAnswers, Taught, Illustrated, Batched, Shaped, Records):
+def drawn(rng, least, most):
+    """Return a field: its plots, the one with the lode, the rubble in each."""
+    plots = int(rng.integers(least, most))
+    return plots, int(rng.integers(plots)), tuple(rng.integers(4, size=plots).tolist())
+
+
+def record(rng, plots, lode, rubble):
+    """Return a field with a note."""
+    note = " ".join(NOTES[place] for place in rng.integers(len(NOTES), size=2).tolist())
+    return {"plots": plots, "lode": lode, "rubble": list(rubble), "note": note}
+
+
+class Lode(Environment, AnswerKey, JsonAnswers, Taught, Illustrated, Batched, Shaped, Records, Generated):
     """Gold glitters up to one plot away, and rubble glitters too: three probes, then dig."""
 
     plane = ("plot that was dug, or should have been", "specks there")
@@ -210,3 +224,8 @@ class Lode(Environment, AnswerKey, JsonAnswers, Taught, Illustrated, Batched, Sh
 
     def shortened(self, row, chars):
         return {**row, "note": row["note"][: -chars or None]} if chars <= len(row["note"]) else None
+
+    # --- generate
+
+    def generate(self, rng, n):
+        return [record(rng, *drawn(rng, *PLOTS)) for _ in range(n)]

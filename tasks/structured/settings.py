@@ -131,10 +131,3 @@ class StructuredTask(TaskSettings):
         from . import shop
 
         return shop.files(RELEASE)
-
-    @classmethod
-    def fresh_heldout(cls, label: str, n: int) -> str:
-        """Return jobs of the held-out families that no shipped record asks."""
-        from . import shop
-
-        return shop.fresh_heldout(RELEASE, label, n)

@@ -12,7 +12,7 @@ import numpy as np
 from assay.core.config.places import setting
 from assay.core.config.tasks import PartKind
 from assay.core.errors import TaskError
-from assay.core.storage.json import as_written
+from assay.core.storage.json import as_written, dumps
 from assay.rollout.tasks.protocol import (
     Baseline,
     FieldAnswer,
@@ -38,7 +38,7 @@ from .reading.golds import contradictory, most_right
 from .reading.oddities import oddities
 from .reading.reading import read
 from .reading.records import Reference, Request, StructuredState
-from .settings import PARTS, StructuredTask
+from .settings import PARTS, RELEASE, StructuredTask
 
 
 class Structured(Task):
@@ -107,6 +107,17 @@ class Structured(Task):
         """Return at most how many of some items, all of one question, one answer is right for."""
         with_gold = [item.hidden.counting for item in items if item.hidden.has_gold]
         return len(items) - len(with_gold) + most_right(with_gold, rules_of(self.settings))
+
+    def generate(
+        self, rows: Sequence[Mapping[str, Any]], rng: np.random.Generator, n: int
+    ) -> Sequence[Mapping[str, Any]] | None:
+        """Return jobs of the shop's held-out families that no shipped record asks; None for records of
+        another maker."""
+        if any(row.get("source") != shop.SOURCE for row in rows):
+            return None
+        jobs = shop.generate_more(RELEASE, rng, n)
+        # As they come from a shipped file: a model is shown functions in the order of their keys.
+        return [{k: v for k, v in json.loads(dumps(job)).items() if k != "id"} for job in jobs]
 
     def start(self, item: Item, world_seed: int) -> tuple[list[Message], StructuredState]:
         """Open an episode: one user message, or a conversation. Nothing is left to chance here, so the seed

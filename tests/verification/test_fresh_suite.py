@@ -1,29 +1,34 @@
-"""A fresh held-out suite follows from plan and policy, nobody has looked at it, and the claim says how many
-came before."""
+"""A fresh held-out suite follows from plan and policy, nobody has looked at it, it alone may change
+the plan after the training, and the claim says how many came before."""
 
 from __future__ import annotations
 
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from assay.cli.tools import fresh_data
-from assay.core.config.tasks import settings_class
 from assay.core.errors import AssayError, ConfigError, RecordError
 from assay.core.records import TrainFacts
+from assay.core.storage.files import sha256_bytes
 from assay.core.storage.json import read_record
 from assay.pipeline.heldout_ledger import NOTHING, openings
 from assay.pipeline.note_openings import note_opening, opened_records
 from assay.pipeline.project import Project
 from assay.rollout.dataset.audit_records import Contamination, judged
 from assay.rollout.dataset.fresh import FILE
-from assay.rollout.dataset.wording import content_of
+from assay.rollout.dataset.verified import SUMS, sums_text
+from assay.rollout.tasks.protocol import Task
 from assay.stages import fingerprint
 from assay.stages.packing.layout import strangers
-from assay.stages.render_evidence.claim_inputs import _fresh
+from assay.stages.render_evidence.fresh_suite import fresh_suite, planned_before
+from assay.verdict.evidence.claim.plan import ClaimPlan
 from assay.verdict.evidence.words.remarks import remark
+
+KEPT = remark("fresh_kept")
 
 
 def on(project: Project, folder: Path) -> Project:
@@ -36,20 +41,8 @@ def trained_in(project: Project) -> TrainFacts:
     return read_record(project.results("train.json"), TrainFacts, fix="")
 
 
-@pytest.mark.parametrize("task", ["collider", "structured"])
-def test_equal_labels_draw_equal_records_and_none_of_the_shipped_ones(task: str) -> None:
-    kind = settings_class(task)
-    one, again, other = (kind.fresh_heldout(label, 60) for label in ("a", "a", "b"))
-    assert one is not None and other is not None and one == again
-    shipped = {
-        content_of(json.loads(line))
-        for name, text in kind.make_data().items()
-        if name.endswith(".jsonl")
-        for line in text.splitlines()
-    }
-    drawn = [{content_of(json.loads(line)) for line in text.splitlines()} for text in (one, other)]
-    assert [len(each) for each in drawn] == [60, 60] and not (drawn[0] | drawn[1]) & shipped
-    assert len(drawn[0] & drawn[1]) <= 3, "jobs are few enough to be met twice"
+def plan_in(project: Project) -> ClaimPlan:
+    return read_record(project.results("claim_plan.json"), ClaimPlan, fix="")
 
 
 def test_a_fresh_suite_is_the_first_look_and_what_is_not_drawn_bars_the_claim(unpacked: Path) -> None:
@@ -60,7 +53,7 @@ def test_a_fresh_suite_is_the_first_look_and_what_is_not_drawn_bars_the_claim(un
     folder = fresh_data.run(project)
     assert folder == fresh_data.run(project), "the same policy has the same suite"
     fresh = on(project, folder)
-    assert fresh_data.run(fresh) == folder
+    assert not planned_before(project, plan_in(project), old), "it is no fresh suite"
     assert not list(
         strangers(
             [f"data/x/{each.relative_to(folder)}" for each in folder.glob("*.*")], data="data/x", scratch=True
@@ -75,12 +68,59 @@ def test_a_fresh_suite_is_the_first_look_and_what_is_not_drawn_bars_the_claim(un
         note_opening(fresh.root, fresh.params, stage, asked, who, base=old.base_digest)
     place = opened_records(fresh.root, fresh.params, asked, old.policy_digest, old.base_digest).place
     assert place == 1 and len((openings(fresh.root) or NOTHING).openings) > 3
-    assert _fresh(fresh, old) == ([], [remark("fresh_suite", n=0)]) and _fresh(project, old) == ([], [])
+    assert fresh_suite(fresh, old) == ([], [remark("fresh_suite", n=0), KEPT])
+    assert fresh_suite(project, old) == ([], [])
     another = old.model_copy(update={"policy_digest": "e" * 64})
-    assert _fresh(fresh, another)[0] == [remark("fresh_of_other_policy")]
+    assert fresh_suite(fresh, another)[0] == [remark("fresh_of_other_policy")]
+    again = old.model_copy(
+        update={"claim_plan_sha256": sha256_bytes(fresh.results("claim_plan.json").read_bytes())}
+    )
+    assert KEPT not in fresh_suite(fresh, again)[1], "trained again by the plan of the suite"
     path = folder / "heldout.jsonl"
     path.write_text("".join(path.read_text().splitlines(keepends=True)[1:]))
-    assert _fresh(fresh, old)[0] == [remark("fresh_not_derived")]
+    assert fresh_suite(fresh, old)[0] == [remark("fresh_not_derived")]
+    (folder / "heldout_0.jsonl").unlink()
+    assert fresh_suite(fresh, old)[0] == [remark("fresh_not_derived")]
+
+
+MAY_DIFFER: tuple[tuple[dict[str, Any], bool], ...] = (
+    ({}, True),
+    ({"suite_digest": "other", "largest_cluster": 7}, True),
+    ({"worst_cluster": 100.0}, True),
+    ({"worst_cluster": 50.0}, False),
+    ({"smallest_effect_points": 1.0}, False),
+    ({"looks": 2}, False),
+    ({"validation_suite": "other"}, False),
+)
+
+
+def test_only_what_other_records_change_may_differ_from_the_plan_before_training(unpacked: Path) -> None:
+    project = Project.open(unpacked)
+    old, fresh = trained_in(project), on(project, fresh_data.run(project))
+    fingerprint.run(fresh)
+    plan = plan_in(fresh)
+    assert plan.worst_cluster > 50
+    for changes, before in MAY_DIFFER:
+        assert planned_before(fresh, plan.model_copy(update=changes), old) is before, changes
+
+
+def test_a_plan_before_training_has_to_be_the_one_noted_then_and_of_the_data_beside_it(
+    unpacked: Path,
+) -> None:
+    project = Project.open(unpacked)
+    old, folder = trained_in(project), fresh_data.run(project)
+    fresh = on(project, folder)
+    fingerprint.run(fresh)
+    assert planned_before(fresh, plan_in(fresh), old)
+    assert not planned_before(fresh, plan_in(fresh), old.model_copy(update={"claim_plan_sha256": "0" * 64}))
+    for name in ("train.jsonl", "heldout_0.jsonl"):  # of other data than was planned for
+        content = (folder / name).read_bytes()
+        (folder / name).write_bytes(content.partition(b"\n")[2])
+        sums = sums_text({each.name: sha256_bytes(each.read_bytes()) for each in folder.glob("*.json*")})
+        (folder / SUMS).write_text(sums)
+        fingerprint.run(fresh)
+        assert not planned_before(fresh, plan_in(fresh), old), name
+        (folder / name).write_bytes(content)
 
 
 def test_another_policy_has_another_suite_which_is_counted_and_none_has_none(
@@ -94,13 +134,14 @@ def test_another_policy_has_another_suite_which_is_counted_and_none_has_none(
     second = fresh_data.run(project)
     texts = [(each / "heldout.jsonl").read_bytes() for each in (first, second)]
     assert texts[0] != texts[1] and json.loads((second / FILE).read_text())["number"] == 2
-    assert _fresh(on(project, second), trained_in(project))[1] == [remark("fresh_suite", n=1)]
+    assert fresh_suite(on(project, second), trained_in(project))[1] == [remark("fresh_suite", n=1)]
     shutil.rmtree(second)
-    kind = type(project.params.task)
-    monkeypatch.setattr(kind, "fresh_heldout", classmethod(lambda cls, label, n: None))
+    kind = type(project.task())
+    monkeypatch.setattr(kind, "generate", Task.generate)
     with pytest.raises(ConfigError, match="a task with a generator"):
         fresh_data.run(project)
-    assert remark("fresh_not_checked") in _fresh(on(project, first), old)[1]
+    assert not second.exists()
+    assert remark("fresh_not_checked") in fresh_suite(on(project, first), old)[1]
     project.results("claim_plan.json").write_text("{}")
     with pytest.raises(AssayError, match="the plan by which was trained"):
         fresh_data.run(project)

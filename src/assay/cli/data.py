@@ -7,7 +7,7 @@ from pathlib import Path
 
 def fresh() -> None:
     """Draw a new held-out suite for the trained policy, by its plan and itself, so that nobody can have seen
-    it."""
+    it; with that suite chosen, keep base and policy for it."""
     from assay.cli.tools import fresh_data as tool
     from assay.pipeline.project import Project
 

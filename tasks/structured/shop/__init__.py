@@ -2,6 +2,6 @@
 them."""
 
 from .lessons import demonstrations, drills, vocabulary
-from .orders import files, fresh_heldout
+from .orders import SOURCE, files, generate_more
 
-__all__ = ["demonstrations", "drills", "files", "fresh_heldout", "vocabulary"]
+__all__ = ["SOURCE", "demonstrations", "drills", "files", "generate_more", "vocabulary"]

@@ -96,6 +96,7 @@ AND, NEXT_SENTENCE, NEXT_NOTE = " and", ". That is", "\n-"
 EXTRACT, LIST, CALL = "Extract the order.", "List the goods.", "Call the right function."
 
 FAMILIES = {"train": range(80), "validation": range(80, 96), "heldout": range(96, 160)}
+SOURCE = "assay shop generator 2"
 SIZES = {"heldout": 512, "validation": 256, "train": 2048}
 CALL_ODDS, OPTIONAL_DAY_ODDS, FURTHER_FACT_ODDS = 0.25, 0.5, 0.25
 
@@ -299,12 +300,7 @@ def draw_job(rng: np.random.Generator, family: int) -> Job:
 
 def record(job: Job, family: int, name: str) -> dict[str, Any]:
     """Return the job as one line of a tasks file."""
-    common = {
-        "id": name,
-        "context": job.context,
-        "family": f"f{family:03d}",
-        "source": "assay shop generator 2",
-    }
+    common = {"id": name, "context": job.context, "family": f"f{family:03d}", "source": SOURCE}
     if isinstance(job.form, Form):
         schema = {"schema_path": f"schemas/{job.form.name}.json", "gold": job.form.fill(job.facts)}
         return (
@@ -345,32 +341,32 @@ def files(labels: Sequence[Label]) -> dict[str, str]:
     return texts | {f"schemas/{form.name}.json": json.dumps(form.schema, indent=2) + "\n" for form in FORMS}
 
 
-def fresh_heldout(labels: Sequence[Label], label: str, n: int) -> str:
-    """Return n records more of the held-out families, as lines; none asks what a shipped one asks.
-
-    Args:
-        labels: Of the shipped data.
-        label: What these are drawn by.
-        n: How many.
-    """
+def generate_more(labels: Sequence[Label], rng: np.random.Generator, n: int) -> list[dict[str, Any]]:
+    """Return n records more of the held-out families; none asks what one of `labels` asks, the shipped
+    ones."""
     texts: set[str] = set()
     homes: dict[tuple[Any, ...], str] = {}
     for split, size in SIZES.items():
         for _ in _split(split, size, labels, texts, homes):
             pass
-    rows = _split("fresh", n, (*labels, label), texts, homes, list(FAMILIES["heldout"]))
-    return "".join(dumps(row) + "\n" for row in rows)
+    return list(_drawn("fresh", n, rng, list(FAMILIES["heldout"]), texts, homes))
 
 
 def _split(
+    split: str, size: int, labels: Sequence[Label], texts: set[str], homes: dict[tuple[Any, ...], str]
+) -> Iterator[dict[str, Any]]:
+    rng = labelled_rng("shop", *labels, split)
+    return _drawn(split, size, rng, list(FAMILIES[split]), texts, homes)
+
+
+def _drawn(
     split: str,
     size: int,
-    labels: Sequence[Label],
+    rng: np.random.Generator,
+    families: Sequence[int],
     texts: set[str],
     homes: dict[tuple[Any, ...], str],
-    families: Sequence[int] = (),
 ) -> Iterator[dict[str, Any]]:
-    rng, families = labelled_rng("shop", *labels, split), families or list(FAMILIES[split])
     made = 0
     while made < size:
         family = families[int(rng.integers(len(families)))]

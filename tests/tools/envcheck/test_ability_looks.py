@@ -35,6 +35,9 @@ BROKEN = {
     "records: oddity": ('[Oddity("type_spelling", "plots is a text")] if isinstance(row["plots"], str)',
                         '[Oddity("odd", "")] if row'),
     "records: item": ('row["note"][: -chars or None]', 'row["note"] + "!"'),
+    "generate: equal chances": ("rng.integers(least, most)", "np.random.default_rng().integers(least, most)"),
+    "generate: other chances": ("for _ in range(n)]\n", "for rng in [np.random.default_rng(7)] for _ in range(n)]\n"),
+    "generate: it makes none": ("return [record(rng, *drawn(rng, *PLOTS)) for _ in range(n)]", "return None"),
     "flags and metrics: never said by Told: near": ('"near": off <= 1, ', ""),
     "flags and metrics: the alarm again rings": ("probes > len(self.probed)", "off == 0"),
     "flags and metrics: item": ('"in_field": True', '"in_field": False'),
@@ -62,7 +65,7 @@ def seen_of(root: Path, old: str = "", new: str = "", *secondary: str) -> Eviden
 def test_the_example_has_every_ability_and_all_are_well(tmp_path: Path) -> None:
     seen = seen_of(tmp_path)
     found = abilities(seen)
-    every = "answer_key, schema, teach, illustrate, batch_step, shape, records, flags and metrics"
+    every = "answer_key, schema, teach, illustrate, batch_step, shape, records, generate, flags and metrics"
     assert (found.level, found.found) == ("ok", every)
     assert secondary_suites(seen).level == "ok"
 

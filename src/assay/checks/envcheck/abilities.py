@@ -227,6 +227,23 @@ def _records(seen: Evidence, episodes: Sequence[Played]) -> Problem:
     return ""
 
 
+def _generator(seen: Evidence, episodes: Sequence[Played]) -> Problem:
+    own = seen.case.own
+    if own is None or not own.settings.generates:
+        return None
+    rows = [world.item.row or {} for world in _worlds(seen)]
+    one, again, other = (own.generate(rows, np.random.default_rng(k), LOOKED_AT) for k in (0, 0, 1))
+    if one is None:
+        return "it makes none like the records" if "generate" in own.settings.abilities else None
+    if one != again:
+        return "equal chances make other records"
+    if one == other:
+        return "other chances make the same records"
+    for place, row in enumerate(one):
+        own.start(own.item({"id": f"generated-{place}", **row}), 0)
+    return ""
+
+
 def _facts(seen: Evidence, episodes: Sequence[Played]) -> Problem:
     own = seen.case.own
     if own is None or not (own.flags or own.metrics):
@@ -257,6 +274,7 @@ LOOKS: dict[str, Callable[[Evidence, Sequence[Played]], Problem]] = {
     "batch_step": _batches,
     "shape": _potential,
     "records": _records,
+    "generate": _generator,
     "flags and metrics": _facts,
 }
 

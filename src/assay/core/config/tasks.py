@@ -121,12 +121,6 @@ class TaskSettings(Settings):
         text."""
         raise NotImplementedError
 
-    @classmethod
-    def fresh_heldout(cls, label: str, n: int) -> str | None:
-        """Return n held-out records drawn by a label, as the text of heldout.jsonl, that are none of the data
-        that come with it; None where the task has no generator. Equal code gives equal text."""
-        return None
-
 
 def folder_of_tasks() -> ModuleType:
     """Return the folder `tasks/` as a package: of a checkout, or where an installation put it."""

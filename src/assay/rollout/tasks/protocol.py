@@ -174,6 +174,13 @@ class Task(Protocol):
         """
         ...
 
+    def generate(
+        self, rows: Sequence[Mapping[str, Any]], rng: np.random.Generator, n: int
+    ) -> Sequence[Mapping[str, Any]] | None:
+        """Return n new records of the kind of some rows, such as the held-out ones, by the chances of `rng`
+        alone; None if it has no generator of such rows."""
+        return None
+
     def baselines(self) -> Mapping[str, Baseline]:
         """Scripted players by name, weakest first."""
         return {SILENT: lambda item, state, rng: ""}

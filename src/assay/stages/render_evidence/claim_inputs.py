@@ -19,12 +19,11 @@ from assay.pipeline.note_openings import note_called
 from assay.pipeline.project import Project
 from assay.rollout.dataset.audit_records import Contamination, judged
 from assay.rollout.dataset.external import ExternalFacts, NamedFound, Training
-from assay.rollout.dataset.fresh import FILE as FRESH
-from assay.rollout.dataset.fresh import FreshSuite
 from assay.rollout.dataset.suite import Suite
 from assay.rollout.tasks.protocol import reward_range
 from assay.rollout.tasks.rivals import MORE_SFT, rivals_of
 from assay.stages.render_evidence.arms import AGAIN, CONTROL, Arm, ArmReader
+from assay.stages.render_evidence.fresh_suite import fresh_suite, planned_before
 from assay.verdict.evidence.claim.claim import UNREAD, Claim
 from assay.verdict.evidence.claim.openings import Openings, opening_obstacles, opening_warnings, openings_of
 from assay.verdict.evidence.claim.plan import ClaimPlan, plan_of
@@ -172,7 +171,7 @@ def _changed_since(project: Project, plan: ClaimPlan, trained: Training, arms: A
     base = read_record(project.results("base.json"), BaseFacts, fix="./run dvc repro base")
     before, after, base_greedy, after_greedy = (report for report, _ in arms)
     holds = (
-        written == trained.claim_plan_sha256,
+        written == trained.claim_plan_sha256 or planned_before(project, plan, trained),
         plan.dataset_sha256 == asked.dataset_sha256,
         plan == asked,
         base.digest == trained.base_digest,
@@ -225,24 +224,8 @@ def _opened(
     records = key_of(suite.contents)
     seed = trained.seed if isinstance(trained, TrainFacts) else project.params.seed
     bars = opening_obstacles(found, plan, policy=trained.policy_digest, records=records, seed=seed)
-    bars_fresh, told = _fresh(project, trained)
+    bars_fresh, told = fresh_suite(project, trained)
     return opened, [*bars, *bars_fresh], [*opening_warnings(opened, found), *told]
-
-
-def _fresh(project: Project, trained: Training) -> tuple[list[Remark], list[Remark]]:
-    """Return why the held-out suite is not the fresh one that it is said to be, and what is to be known of
-    it; nothing where it is none."""
-    path = project.data(FRESH)
-    if not path.is_file():
-        return [], []
-    found = read_record(path, FreshSuite, fix="restore the data")
-    notes = [remark("fresh_suite", n=found.number - 1)]
-    if found.policy_digest != trained.policy_digest:
-        return [remark("fresh_of_other_policy")], notes
-    odd = found.differs(project.params.task, project.data(""))
-    if odd is None:
-        notes.append(remark("fresh_not_checked"))
-    return [remark("fresh_not_derived")] if odd else [], notes
 
 
 def note_outcome(project: Project) -> None:

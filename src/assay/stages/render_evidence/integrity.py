@@ -55,7 +55,7 @@ def integrity(
             "Both arms have to hold the items and draws of the suite that the plan names"
             f" ({claim.plan.suite_digest[:12]}), each once, with sampling seeds that differ.",
         ),
-        _of_plan(trained, codes),
+        _of_plan(trained, codes, "fresh_kept" in {each.code for each in claim.warnings}),
         Tick(
             "Same policies",
             not codes & set(OTHER_POLICY),
@@ -81,14 +81,15 @@ def integrity(
     return rows + [Tick("Found", False, str(each)) for each in blockers if each.code not in told]
 
 
-def _of_plan(trained: Training, codes: Set[str]) -> Tick:
+def _of_plan(trained: Training, codes: Set[str], fresh: bool) -> Tick:
     own = isinstance(trained, TrainFacts)
     begun = "training began" if own else "what was trained elsewhere was taken"
     return Tick(
         "Plan before training" if own else "Plan before measuring",
         not codes & set(OTHER_PLAN),
-        f"claim_plan.json has to have the SHA-256 noted when {begun} ({trained.claim_plan_sha256[:12]}) and"
-        " to be what settings and data ask for.",
+        f"claim_plan.json{' beside the fresh records' * fresh} has to have the SHA-256 noted when {begun}"
+        f" ({trained.claim_plan_sha256[:12]}) and to be what settings and data ask for"
+        f"{'; the plan of this claim, the same with other held-out records' * fresh}.",
     )
 
 

@@ -23,6 +23,7 @@ from assay.package.verification.unpacked import FIX, Unpacked
 from assay.pipeline.live_log import quiet
 from assay.rollout.tasks.protocol import Task
 from assay.stages.render_evidence.claim_inputs import plan_asked
+from assay.stages.render_evidence.fresh_suite import planned_before
 from assay.training.honest_play import honest_play
 from assay.training.log.history import Raised, Watch, component_row
 from assay.training.log.step_chain import LINKS, check_chain
@@ -199,7 +200,8 @@ def plan_precedes(package: Unpacked) -> LookResult:
     plan, noted = package.plan, package.told.claim_plan_sha256
     begun = "it was taken from elsewhere" if package.elsewhere else "training began"
     wrong = []
-    if written != noted:
+    fresh = written != noted and planned_before(package.project, plan, package.told)
+    if written != noted and not fresh:
         wrong.append(f"claim_plan.json: sha256 {written[:16]} now, {noted[:16]} when {begun} (train.json)")
     if plan != plan_asked(package.project, package.task.cluster_name):
         wrong.append("claim_plan.json is not what the settings ask for")
@@ -208,10 +210,9 @@ def plan_precedes(package: Unpacked) -> LookResult:
         wrong.append("claim.json, plan: not that of claim_plan.json")
     if plan.alarms != alarms_digest(package.project.params.health):
         wrong.append("params.yaml, health: other alarms than the plan was hashed with")
-    said = (
-        f"plan {plan_digest(plan)[:16]} follows from the settings, and its file has the sha256 noted when"
-        f" {begun}"
-    )
+    its = "that of the data, the same but for held-out records," if fresh else "its file"
+    said = f"plan {plan_digest(plan)[:16]} follows from the settings, and {its} has the sha256 noted when"
+    said += f" {begun}"
     return LookResult(said, wrong)
 
 

@@ -19,6 +19,7 @@ __all__ = [
     "Batched",
     "Environment",
     "FieldAnswer",
+    "Generated",
     "Illustrated",
     "JsonAnswers",
     "Mark",
@@ -200,6 +201,18 @@ class Shaped(ABC):
     @abstractmethod
     def potential(self, row: Mapping[str, Any], completions: Sequence[str]) -> float:
         """Return how good this moment is; at an episode's end it is 0 whatever this says."""
+
+
+class Generated(ABC):
+    """`generate`: it makes new records, so that `assay data fresh` can draw a held-out suite nobody has
+    seen."""
+
+    @abstractmethod
+    def generate(
+        self, rows: Sequence[Mapping[str, Any]], rng: np.random.Generator, n: int
+    ) -> Iterable[Mapping[str, Any]] | None:
+        """Return n records like those in `rows`, the held-out ones there are, by the chances of `rng` alone;
+        None where rows are of another kind. Those that are there already are left out later."""
 
 
 class Records:

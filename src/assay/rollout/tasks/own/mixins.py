@@ -18,6 +18,7 @@ from assay.rollout.tasks.own.api import (
     AnswerKey,
     Batched,
     Environment,
+    Generated,
     Illustrated,
     JsonAnswers,
     Records,
@@ -36,6 +37,7 @@ MIXINS: Mapping[Ability, type] = {
     "batch_step": Batched,
     "shape": Shaped,
     "records": Records,
+    "generate": Generated,
 }
 _VALUES = ("plane", "marks")  # of Illustrated, which are no methods
 _OWNER: Mapping[str, type] = {
@@ -115,9 +117,11 @@ def step_batch_of(environment: Environment) -> StepBatch:
 def _side(environment: Environment, name: str) -> Any:
     if name not in _OWNER:
         raise TypeError(f"no mix-in has {name}")
-    if isinstance(environment, _OWNER[name]):
-        return environment
     home = getattr(environment, "home", None)
+    # What stands in the file of a task goes before what an adapter brings.
+    in_file = isinstance(home, str) and hasattr(sys.modules.get(home), name)
+    if isinstance(environment, _OWNER[name]) and not in_file:
+        return environment
     if not isinstance(home, str):
         raise TypeError(f"{type(environment).__name__} is no {_OWNER[name].__name__}")
     return _of_file(home, _OWNER[name])

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 Comparison = Literal["exact", "casefold", "number", "json", "reward", "environment"]
 PlayerKind = Literal["trivial", "scripted", "weak", "oracle"]
 Isolation = Literal["inline", "worker", "server"]
-Ability = Literal["answer_key", "schema", "teach", "illustrate", "batch_step", "shape", "records"]
+Ability = Literal["answer_key", "schema", "teach", "illustrate", "batch_step", "shape", "records", "generate"]
+# Adapters that make new records of their options, or of seeds.
+GENERATING = ("assay.adapters:gymnasium", "assay.adapters:reasoning_gym")
 OF_TEXT: frozenset[Comparison] = frozenset({"exact", "casefold", "number", "json"})
 
 
@@ -196,6 +198,11 @@ class OwnTask(TaskSettings):
     def most_turns(self) -> int:
         """Completions an episode may take."""
         return self.max_turns
+
+    @property
+    def generates(self) -> bool:
+        """Whether it can make new records: by its code, or as the adapter does."""
+        return "generate" in self.abilities or self.entry in GENERATING
 
     @property
     def needs(self) -> Sequence[str]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from assay.core.config.tasks import PartKind
 from assay.core.counting import plural_of
-from assay.core.errors import EnvironmentFailure, TaskError
+from assay.core.errors import EnvironmentFailure, EnvironmentLost, TaskError
 from assay.core.storage.json import digest
 from assay.rollout.tasks.own import lessons
 from assay.rollout.tasks.own.abilities import SIDES, Asking, WithAnswerKey, WithShaping
@@ -40,6 +40,7 @@ from assay.rollout.tasks.protocol import (
 from assay.rollout.tasks.wrappings import cut_off
 
 ROUNDING = 1e-9  # parts are summed in another order where they were stored
+GENERATED = 32  # records asked for at once
 GOLD = "gold"  # a player that says what is right
 
 
@@ -316,6 +317,35 @@ class OwnTask(Asking, Task):
             return said
 
         return play
+
+    def generate(
+        self, rows: Sequence[Mapping[str, Any]], rng: np.random.Generator, n: int
+    ) -> list[dict[str, Any]] | None:
+        """Return new records of its code or of its adapter, without ids; None if there is no generator of
+        such rows, or none of its code is run.
+
+        Raises:
+            EnvironmentLost: No answer came in time.
+            TaskError: It gave another number of records.
+        """
+        if self.runner is None or not self.settings.generates:
+            return None
+        found: list[dict[str, Any]] = []
+        known = [dict(row) for row in rows]
+        while len(found) < n:
+            some, seed = min(GENERATED, n - len(found)), int(rng.integers(2**62))
+            where, kind = f"generate in {self.settings.code}", list[dict[str, Any]] | None
+            try:
+                told = self.asked("generate", kind, seed=seed, rows=known, n=some)
+            except EnvironmentFailure as error:
+                fix = "raise task.timeout_s, or see to the generator"
+                raise EnvironmentLost(f"{some} records", found=str(error), where=where, fix=fix) from None
+            if told is None:
+                return None
+            if len(told) != some:
+                raise TaskError(f"{some} records", found=str(len(told)), where=where, fix="return n records")
+            found += [{name: value for name, value in row.items() if name != "id"} for row in told]
+        return found
 
     # --- lessons for a base that is built from scratch; `learn_from` gives them the train records
 

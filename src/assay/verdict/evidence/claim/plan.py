@@ -232,6 +232,16 @@ def plan_digest(plan: ClaimPlan) -> str:
     return _digest(plan.model_dump(mode="json", exclude_defaults=True))
 
 
+# What another suite alone makes otherwise; a larger loss may be reckoned with then, no smaller one.
+OF_SUITE = {"suite_digest", "dataset_sha256", "largest_cluster", "worst_cluster"}
+
+
+def differs_beyond_suite(plan: ClaimPlan, before: ClaimPlan) -> bool:
+    """Return whether a plan for other held-out records is otherwise another than one before it."""
+    now, then = (each.model_dump(exclude=OF_SUITE) for each in (plan, before))
+    return now != then or plan.worst_cluster < before.worst_cluster
+
+
 def _digest(content: object) -> str:
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()

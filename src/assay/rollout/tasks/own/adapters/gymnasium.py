@@ -7,20 +7,22 @@ Source: Towers et al. (2024), Gymnasium: a standard interface for reinforcement 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from pydantic import Field
 
 from assay.core.config.base import Settings
 from assay.core.errors import ConfigError
 from assay.core.storage.json import digest
 from assay.rollout.tasks.own.adapters import called, home_of, imported, named
-from assay.rollout.tasks.own.api import Environment, Told
+from assay.rollout.tasks.own.api import Environment, Generated, Told
 from assay.rollout.tasks.own.loading import options_of
 from assay.rollout.tasks.own.settings import OwnTask
 
 WHERE = "assay.adapters:gymnasium"
+OF_WORLD = frozenset({"id", "seed", "options", "kwargs"})  # columns that reset and make are given
 
 
 class Options(Settings):
@@ -65,7 +67,7 @@ def environments(settings: OwnTask, root: str) -> Callable[[], Environment]:
     return lambda: Played(gymnasium.make, options, actions, tell, home)
 
 
-class Played(Environment):
+class Played(Generated, Environment):
     """One environment of gymnasium, and its last observation.
 
     Args:
@@ -87,6 +89,17 @@ class Played(Environment):
         self._make, self.options, self._tell, self.home = make, options, tell, home
         self._actions = {word.casefold(): action for word, action in actions.items()}
         self._made: tuple[str, Any] | None = None
+
+    def generate(
+        self, rows: Sequence[Mapping[str, Any]], rng: np.random.Generator, n: int
+    ) -> list[dict[str, Any]] | None:
+        """Return the rows' worlds under new seeds; None where a row holds more than its world's seed, which
+        only who made it can make again."""
+        if any("seed" not in row or row.keys() - OF_WORLD for row in rows):
+            return None
+        picked = [rows[place] for place in rng.integers(len(rows), size=n).tolist()]
+        seeds = rng.integers(2**32, size=n).tolist()
+        return [{**row, "seed": seed} for row, seed in zip(picked, seeds, strict=True)]
 
     def reset(self, row: Mapping[str, Any], seed: int) -> str:
         """Begin an episode; a record's own seed goes before the world's."""

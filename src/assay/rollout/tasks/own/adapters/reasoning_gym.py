@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from pydantic import Field
 
 from assay.core.config.base import Settings
@@ -20,7 +21,7 @@ from assay.core.console import complain, say
 from assay.core.errors import AssayError, ConfigError, DataError
 from assay.rollout.tasks.own.adapters import home_of, imported
 from assay.rollout.tasks.own.adapters.freeze import TRIES, distinct, through_json, write_splits
-from assay.rollout.tasks.own.api import Environment, Told
+from assay.rollout.tasks.own.api import Environment, Generated, Told
 from assay.rollout.tasks.own.loading import options_of
 from assay.rollout.tasks.own.settings import OwnTask
 
@@ -44,7 +45,7 @@ def environments(settings: OwnTask, root: str) -> Callable[[], Environment]:
     """
     options: Options = options_of(Options, settings, WHERE)
     made, home = _made(options, seed=0, size=1), home_of(settings, root)
-    return lambda: Question(made, home)
+    return lambda: Question(options, made, home)
 
 
 def _made(options: Options, *, seed: int, size: int) -> Any:
@@ -59,16 +60,23 @@ def _made(options: Options, *, seed: int, size: int) -> Any:
         ) from error
 
 
-class Question(Environment):
+class Question(Generated, Environment):
     """One question of a data set.
 
     Args:
+        asked: Which data set that is.
         dataset: Scores an answer.
         home: Module in which players stand.
     """
 
-    def __init__(self, dataset: Any, home: str | None) -> None:
-        self._dataset, self.home = dataset, home
+    def __init__(self, asked: Options, dataset: Any, home: str | None) -> None:
+        self.options, self._dataset, self.home = asked, dataset, home
+
+    def generate(
+        self, rows: Sequence[Mapping[str, Any]], rng: np.random.Generator, n: int
+    ) -> list[dict[str, Any]]:
+        """Return questions of the same data set, frozen."""
+        return records(self.options, n, int(rng.integers(2**31)), set())
 
     def reset(self, row: Mapping[str, Any], seed: int) -> str:
         """Return the record's question."""
