@@ -5,9 +5,9 @@
 A forger changes files of a package and makes all lists anew: of a run dvc.lock, card, provenance and
 SHA256SUMS (`resealing.py`), of a judgement provenance and SHA256SUMS. Where it is said, he derives everything
 else again with assay's own code. `due` is the level that was predicted before the first run, or "none" where
-nothing in the package says otherwise: those are the rows of the table in docs/verify.md of what only a
-published digest shows. Of a run V1 to V3 are tried; `designs.py` has forgeries for V4 and V5. The run is made
-by scripted players (`tests/verification/made_run.py`).
+nothing in the package says otherwise: those are the rows of the table in docs/internals/verification.md of
+what only a published digest shows. Of a run V1 to V3 are tried; `designs.py` has forgeries for V4 and V5. The
+run is made by scripted players (`tests/verification/made_run.py`).
 
 Writes its part of benchmarks/results/tamper.json, and exits with 1 unless all are found that were due, and
 the honest packages pass.

@@ -1,4 +1,4 @@
-"""docs/verify.md tells of forgeries of runs and judgements as they came out."""
+"""docs/internals/verification.md tells of forgeries of runs and judgements as they came out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.house import ROOT
 from tests.pages import text_of
 
 FOUND = json.loads((ROOT / "benchmarks/results/tamper.json").read_text(encoding="utf-8"))
-PAGE = text_of("docs/verify.md")
+PAGE = text_of("docs/internals/verification.md")
 
 
 @pytest.mark.parametrize("kind", ["run", "judgement"])

@@ -66,6 +66,7 @@ NEEDS = (
     "Python",
 )
 ROOMS = "|".join(sorted(path.parent.name for path in ROOT.glob("src/assay/*/__init__.py")))
+BRINGING = ("docs/external.md", "docs/own-data.md")  # pages that show a script which they have run
 VERBS = ("repro", "test", "smoke", "week", "exps", "report")
 # Programs that are not part of the environment; a page has to say that they are needed.
 OTHERS = ("git", "cd", "export", "sbatch", "sky", "python3", "sha256sum", "uvx", "chromium")
@@ -220,8 +221,8 @@ def _is_known(words: list[str]) -> None:
             assert all((ROOT / file).is_file() for file in files), files
             assert not files or {"--require-hashes", "--no-deps"} <= set(rest)
         case ["./run", "python", script] if script.endswith(".py"):
-            assert Path(script).is_file() or script in text_of("docs/external.md"), script
-        case ["./run", "jupyter" | "accelerate" | "gto", *rest]:
+            assert Path(script).is_file() or any(script in text_of(page) for page in BRINGING), script
+        case ["./run", "jupyter" | "accelerate" | "gto" | "hf", *rest]:
             for word in rest:
                 assert not word.startswith(("configs/", "notebooks/")) or (ROOT / word).is_file(), word
         case ["./run", verb, *_]:

@@ -82,9 +82,9 @@ def test_a_package_passes_without_torch_on_another_processor_and_leaves_nothing_
     }
     assert (told["verdict"], told["counts"]["failed"]) == ("origin not shown", 0)
     assert told["sha256"] == plain.check(str(tar)).sha256
-    page = (SRC.parent / "docs/verify.md").read_text(encoding="utf-8")
+    page = (SRC.parent / "docs/internals/verification.md").read_text(encoding="utf-8")
     unnamed = [c["name"] for c in told["checks"] if c["outcome"] == "passed" and f"`{c['name']}`" not in page]
-    assert unnamed == [], "docs/verify.md names each line as it is printed"
+    assert unnamed == [], "docs/internals/verification.md names each line as it is printed"
     assert str(tmp_path) not in done.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["verify.json"]
 
