@@ -1,59 +1,72 @@
-"""The command line: one command a stage, in pipeline order, then the tools. Heavy imports wait until they are
-needed."""
+"""The command line, in panels by what a person wants, the stages of `./run repro` last.
+
+Heavy imports wait until they are needed.
+"""
 
 from __future__ import annotations
 
+import inspect
 import logging
 import os
+import re
 import sys
 import warnings
-from importlib.metadata import version
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from assay.cli import config, data, episodes, results, runs, stages, task
-from assay.cli.moved import TopLevel
+from assay.cli.moved import Command, Group, TopLevel
 from assay.cli.naming import name_settings_of
 from assay.core.console import complain, say
 from assay.core.errors import AssayError, EnvironmentFailure, Interrupted, TrainingStopped
 
-# A new command is a function in the module of its kind and its place in a list, which is the order of --help.
-COMMANDS = (
-    stages.fingerprint,
-    stages.base,
-    stages.pre_eval,
-    stages.train,
-    stages.control,
-    stages.post_eval,
-    stages.render_evidence,
-    stages.package,
-    results.verify,
-    results.verdict,
-    results.plan,
-    results.judge,
-    runs.doctor,
-    runs.evaluate,
-    runs.seeds,
-)
-GROUPS = {
-    "runs": (
-        "Look at trainings: one, or several beside each other.",
-        (results.watch, results.serve, results.health, runs.diff, runs.compare, runs.sweep, runs.report),
+# A new command is a function in the module of its kind, whose docstring ends with an example, and its place
+# in a panel, which is its place in --help.
+PANELS: dict[str, tuple[Callable[..., None], ...]] = {
+    "Start": (runs.doctor,),
+    "Train and look": (results.verdict, runs.seeds),
+    "Judge and measure": (results.judge, results.plan, runs.evaluate),
+    "Share and check": (results.verify,),
+    "Stages of ./run repro": (
+        stages.fingerprint,
+        stages.base,
+        stages.pre_eval,
+        stages.train,
+        stages.control,
+        stages.post_eval,
+        stages.render_evidence,
+        stages.package,
     ),
-    "episodes": ("Grade completions that you have; no model is loaded.", (episodes.grade,)),
-    "task": (
-        "Make a task of your own, check it, audit its records.",
-        (task.new, task.check, task.import_, task.audit, task.make_data),
-    ),
-    "data": ("Draw held-out records that nobody has seen.", (data.fresh,)),
+}
+# Group → its panel, what it is about, its commands.
+GROUPS: dict[str, tuple[str, str, tuple[Callable[..., None], ...]]] = {
     "config": (
+        "Start",
         "Choose, show and check presets; fetch the weights that one names; print the digest of an adapter or"
         " model to be named in one.",
         (config.use, config.show, config.check, config.digest, config.fetch),
     ),
+    "task": (
+        "Start",
+        "Make a task of your own, check it, audit its records.",
+        (task.new, task.check, task.import_, task.audit, task.make_data),
+    ),
+    "data": ("Start", "Draw held-out records that nobody has seen.", (data.fresh,)),
+    "runs": (
+        "Train and look",
+        "Look at trainings: one, or several beside each other.",
+        (results.watch, results.serve, results.health, runs.diff, runs.compare, runs.sweep, runs.report),
+    ),
+    "episodes": (
+        "Judge and measure",
+        "Grade completions that you have; no model is loaded.",
+        (episodes.grade,),
+    ),
     "publish": (
+        "Share and check",
         "Hand on a policy or a package; renew the generated pages.",
         (results.push, results.sign, results.wandb, results.merge, results.readme),
     ),
@@ -62,15 +75,17 @@ GROUPS = {
 app = typer.Typer(
     cls=TopLevel,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="Train a language model with GRPO, and say whether it got better. `./run repro` runs the stages,"
-    " which come first below; then come the tools.",
+    " which come last below.",
+    epilog="Each command has its own --help, with an example.",
 )
 
 
 def _say_version(asked: bool) -> None:
     if asked:
+        from importlib.metadata import version
+
         say(f"assay {version('assay-grpo')}")
         raise typer.Exit
 
@@ -85,15 +100,24 @@ def _top(
     pass
 
 
-for command in COMMANDS:
-    app.command()(command)
-for name, (about, members) in GROUPS.items():
-    group = typer.Typer(
-        no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=about
+def _add(to: typer.Typer, command: Callable[..., None], panel: str | None = None) -> None:
+    about, _, example = (inspect.getdoc(command) or "").partition("\n\nExample: ")
+    about = " ".join(about.split())  # not broken where the source is
+    first = re.split(r"[;.] ", about)[0].removesuffix(".")
+    shown = to.command(
+        cls=Command, help=about, short_help=f"{first}.", epilog=f"Example: {example}", rich_help_panel=panel
     )
-    for member in members:
-        group.command()(member)
-    app.add_typer(group, name=name)
+    shown(command)
+
+
+for panel, commands in PANELS.items():
+    for command in commands:
+        _add(app, command, panel)
+for name, (panel, about, commands) in GROUPS.items():
+    group = typer.Typer(cls=Group, no_args_is_help=True, pretty_exceptions_enable=False, help=about)
+    for command in commands:
+        _add(group, command)
+    app.add_typer(group, name=name, rich_help_panel=panel)
 
 
 def main() -> None:

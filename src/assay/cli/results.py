@@ -18,9 +18,9 @@ COLUMNS = typer.Option(
     metavar="MEANING=COLUMN,...",
     help="Which column of a table is item, score, success, draw, ...; or a YAML file of them.",
 )
-BOUNDS = typer.Option(metavar="LOW,HIGH", help="Least and greatest score there can be; 0,1 if not given.")
+BOUNDS = typer.Option(metavar="LOW,HIGH", show_default="0,1", help="Least and greatest score there can be.")
 EFFECT = typer.Option(
-    min=0.001, max=100, metavar="POINTS", help="The smallest change that matters; 10 if not given."
+    min=0.001, max=100, metavar="POINTS", show_default="10", help="The smallest change that matters."
 )
 MISSING = typer.Option(
     metavar="refuse|worst|common",
@@ -92,7 +92,10 @@ def verify(
 ) -> None:
     """Check a package: files, every number, every grade, consistency; exit code 0 if all holds and --sha256
     or --signature shows whose it is, 9 if it holds and nothing shows that, 10 if something was not
-    checked."""
+    checked.
+
+    Example: assay verify dist/assay-package.tar --sha256 dist/assay-package.sha256
+    """
     from assay.package import checking as tool
 
     raise typer.Exit(tool.run(package, make_request(tool.VerifyRequest, vars(options)), options.out))
@@ -103,7 +106,10 @@ def verdict(
 ) -> None:
     """Print the verdict for these settings, and its warnings; exit code 5 for NOT EVALUABLE, 6 if there is
     none: nothing was run yet, or these are the settings of a draft. With --gate 0 for IMPROVED, 8 for
-    REGRESSED, 7 for any other word."""
+    REGRESSED, 7 for any other word.
+
+    Example: assay verdict --gate
+    """
     from assay.core.evidence_files import place_of
     from assay.pipeline.project import Project
     from assay.stages.render_evidence.at_hand import claim_at_hand
@@ -169,7 +175,10 @@ def judge(
 ) -> None:
     """Judge two sets of results that were made elsewhere (inspect, lm-eval, verifiers, CSV, ...): verdict,
     report, package; exit code 5 for NOT EVALUABLE; with --plan 7 if what it plans is not shown, 8 for
-    WORSE; with --gate 0 for BETTER, 8 for WORSE, 7 for any other word."""
+    WORSE; with --gate 0 for BETTER, 8 for WORSE, 7 for any other word.
+
+    Example: assay judge before.csv after.csv --metric exact_match
+    """
     from assay.cli.judging import run
     from assay.verdict.judge.command import JudgeRequest
 
@@ -253,7 +262,10 @@ class PlanOptions:
 @takes
 def plan(options: PlanOptions) -> None:
     """Plan a judgement before its results are there: items, draws, metric, level, what has to be shown, and
-    which effect that finds."""
+    which effect that finds.
+
+    Example: assay plan before.csv --effect 5 --out plan.yaml
+    """
     from assay.verdict.judge import planning as tool
 
     tool.run(make_request(tool.PlanRequest, vars(options)))
@@ -286,7 +298,10 @@ def health(
     ] = None,
 ) -> None:
     """Show the alarms of a training, of any trainer; exit code 0 if all stayed green, 3 for AMBER, 4 for
-    RED, 5 for NOT MEASURED."""
+    RED, 5 for NOT MEASURED.
+
+    Example: assay runs health train.log --success accuracy
+    """
     plain = success is None and columns is None
     if file is None and not plain:
         fix = "./run assay runs health LOG with the options, or without them for the last run"
@@ -313,7 +328,10 @@ def watch(
     ] = False,
 ) -> None:
     """Show how a training goes, again every second: step, reward, validation, alarms, time left. Ctrl-C
-    leaves, with code 0."""
+    leaves, with code 0.
+
+    Example: assay runs watch --once
+    """
     from assay.cli.tools.watch import command as tool
 
     tool.run(path, once=once)
@@ -325,7 +343,10 @@ def serve(
     ] = 8765,
     folder: Annotated[Path, typer.Option(help="Folder to serve.")] = Path("evidence"),
 ) -> None:
-    """Serve the evidence folder and its live page to this machine, read-only. Ctrl-C ends it, with code 0."""
+    """Serve the evidence folder and its live page to this machine, read-only. Ctrl-C ends it, with code 0.
+
+    Example: assay runs serve --port 8765
+    """
     from assay.cli.tools.watch import serve as tool
 
     tool.run(folder, port)
@@ -333,7 +354,10 @@ def serve(
 
 def readme() -> None:
     """Write docs/cli.md, and the tables of README.md and docs/results.md from the last run and
-    recipe.json."""
+    recipe.json.
+
+    Example: assay publish readme
+    """
     from assay.cli import app
     from assay.cli.reference import reference
     from assay.package.publish import readme as tool
@@ -350,7 +374,10 @@ def merge(
     ] = None,
 ) -> None:
     """Write base and adapter as one plain model, if its logits and greedy tokens agree with theirs
-    (package.parity)."""
+    (package.parity).
+
+    Example: assay publish merge --out merged
+    """
     from assay.package.publish import merge as tool
 
     if run is not None:
@@ -377,7 +404,10 @@ def push(
         bool, typer.Option("--replace", help="Remove all other files of the repository.")
     ] = False,
 ) -> None:
-    """Send a verified package to a Hugging Face repository in one commit, and look at what arrived."""
+    """Send a verified package to a Hugging Face repository in one commit, and look at what arrived.
+
+    Example: assay publish push owner/name --dry-run
+    """
     from assay.package.publish import push as tool
 
     tool.run(package, repo_id, dry_run=dry_run, private=private, revision=revision, replace=replace)
@@ -388,7 +418,10 @@ def wandb(
         "dist/assay-package.tar"
     ),
 ) -> None:
-    """Log a verified package as an artifact of Weights & Biases; only if WANDB_PROJECT is set."""
+    """Log a verified package as an artifact of Weights & Biases; only if WANDB_PROJECT is set.
+
+    Example: assay publish wandb
+    """
     from assay.package.publish import push_wandb as tool
 
     tool.run(package)
@@ -402,7 +435,10 @@ def sign(
     ] = None,
 ) -> None:
     """Sign a package with a key of your own; the signature lies beside it, and verify --signature checks
-    it."""
+    it.
+
+    Example: assay publish sign dist/assay-package.tar --key key.pem
+    """
     from assay.package.publish import sign as tool
 
     tool.run(package, key, out)

@@ -22,7 +22,10 @@ def doctor(
         ),
     ] = None,
 ) -> None:
-    """Check before a training what would make it useless or break it hours later; exit code 1 for a fault."""
+    """Check before a training what would make it useless or break it hours later; exit code 1 for a fault.
+
+    Example: assay doctor --device-memory 24
+    """
     from assay.checks.doctor import command as tool
 
     raise typer.Exit(tool.run(Path.cwd(), device_memory))
@@ -32,7 +35,10 @@ def diff(
     a: Annotated[Path, typer.Argument(metavar="A", help="train_log.jsonl, or a folder that has one.")],
     b: Annotated[Path, typer.Argument(metavar="B", help="Another.")],
 ) -> None:
-    """Name the first step, and the first link in it, at which two trainings part; exit code 1 if they do."""
+    """Name the first step, and the first link in it, at which two trainings part; exit code 1 if they do.
+
+    Example: assay runs diff one/train_log.jsonl other/train_log.jsonl
+    """
     from assay.cli.tools.logs import diff_runs as tool
 
     raise typer.Exit(tool.run(a, b))
@@ -60,7 +66,10 @@ def compare(
     ] = None,
 ) -> None:
     """Say whether a recipe improves, from trainings with several seeds; and which of several recipes is
-    better."""
+    better.
+
+    Example: assay runs compare seed-3 seed-4
+    """
     from assay.package.recipe import compare as tool
 
     tool.run(Path.cwd(), runs or [], one_sided=one_sided, out=out)
@@ -90,7 +99,10 @@ def seeds(
     ] = False,
 ) -> None:
     """Train on several seeds from one base, and write recipe.json; exit code 1 if one failed or is NOT
-    EVALUABLE."""
+    EVALUABLE.
+
+    Example: assay seeds 0..7 --jobs 2
+    """
     from assay.package.recipe import seeds as tool
 
     further = () if bases is None else tool.parse_seeds(bases)
@@ -102,7 +114,10 @@ def seeds(
 def report(
     revision: Annotated[str, typer.Argument(metavar="REV", help="The commit to compare with.")],
 ) -> None:
-    """Show what changed in settings, numbers and figures since a commit, as Markdown."""
+    """Show what changed in settings, numbers and figures since a commit, as Markdown.
+
+    Example: assay runs report main
+    """
     from assay.cli.tools import changes as tool
 
     tool.run(Path.cwd(), revision)
@@ -162,11 +177,16 @@ class EvaluateOptions:
     ] = None
     model: Annotated[str | None, typer.Option(metavar="NAME", help="Of the served model.")] = None
     key_variable: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Variable with the server's key; else ASSAY_API_KEY.")
+        str | None,
+        typer.Option(metavar="NAME", show_default="ASSAY_API_KEY", help="Variable with the server's key."),
     ] = None
-    in_flight: Annotated[int | None, typer.Option(min=1, max=1024, help="Requests at once; 8.")] = None
-    timeout: Annotated[float | None, typer.Option(help="Seconds for an answer; 600.")] = None
-    retries: Annotated[int | None, typer.Option(min=0, help="How often a request is made again; 8.")] = None
+    in_flight: Annotated[
+        int | None, typer.Option(min=1, max=1024, show_default="8", help="Requests at once.")
+    ] = None
+    timeout: Annotated[float | None, typer.Option(show_default="600", help="Seconds for an answer.")] = None
+    retries: Annotated[
+        int | None, typer.Option(min=0, show_default="8", help="How often a request is made again.")
+    ] = None
     requests_per_minute: Annotated[int | None, typer.Option(min=1, help="Most requests a minute.")] = None
     tokens_per_minute: Annotated[int | None, typer.Option(min=1, help="Most tokens a minute.")] = None
     price_in: Annotated[float | None, typer.Option(help="Price of a million tokens that are read.")] = None
@@ -178,7 +198,10 @@ class EvaluateOptions:
 
 @takes
 def evaluate(options: EvaluateOptions) -> None:
-    """Measure any policy on any tasks file, as the stages do; what is not given is as in the settings."""
+    """Measure any policy on any tasks file, as the stages do; what is not given is as in the settings.
+
+    Example: assay evaluate --tasks tasks.jsonl --policy models/base
+    """
     from assay.cli.tools import evaluate as tool
 
     asked = make_request(tool.EvaluationRequest, vars(options))
@@ -220,7 +243,10 @@ def sweep(
         typer.Option("--skip-damaged", help="Go on without damaged checkpoints, and say in the table which."),
     ] = False,
 ) -> None:
-    """Measure every checkpoint of a run on the validation suite, each beside step 0: a table and a figure."""
+    """Measure every checkpoint of a run on the validation suite, each beside step 0: a table and a figure.
+
+    Example: assay runs sweep .
+    """
     from assay.cli.tools.sweep import command as tool
     from assay.cli.tools.sweep.sources import SweepRequest
 

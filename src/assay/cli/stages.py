@@ -20,17 +20,26 @@ if TYPE_CHECKING:
 
 
 def fingerprint() -> None:
-    """Verify, fingerprint and audit the data; fix the claim."""
+    """Verify, fingerprint and audit the data; fix the claim.
+
+    Example: assay fingerprint
+    """
     _run_stage("fingerprint")
 
 
 def base() -> None:
-    """Pin the base policy: build the tiny one, or resolve a pretrained model."""
+    """Pin the base policy: build the tiny one, or resolve a pretrained model.
+
+    Example: assay base
+    """
     _run_stage("base")
 
 
 def pre_eval() -> None:
-    """Play the held-out and the secondary suites with the base policy, and the rivals that are made of it."""
+    """Play the held-out and the secondary suites with the base policy, and the rivals that are made of it.
+
+    Example: assay pre-eval
+    """
     _run_stage("pre_eval")
 
 
@@ -40,23 +49,35 @@ def train(
         typer.Option(metavar="DIR", help="A checkpoint or run folder; the newest of this run if not given."),
     ] = None,
 ) -> None:
-    """Train an adapter with GRPO, or go on where an interrupted training stopped."""
+    """Train an adapter with GRPO, or go on where an interrupted training stopped.
+
+    Example: assay train
+    """
     _run_stage("train", resume_from)
 
 
 def control() -> None:
     """Train for random rewards and play the held-out suite with that policy, where claim.controls asks for
-    it."""
+    it.
+
+    Example: assay control
+    """
     _run_stage("control")
 
 
 def post_eval() -> None:
-    """Play the same suites with the trained policy, and the held-out one with the base once more."""
+    """Play the same suites with the trained policy, and the held-out one with the base once more.
+
+    Example: assay post-eval
+    """
     _run_stage("post_eval")
 
 
 def render_evidence() -> None:
-    """Write claim, tables, figures and report."""
+    """Write claim, tables, figures and report.
+
+    Example: assay render-evidence
+    """
     _run_stage("render_evidence")
 
 
@@ -68,7 +89,10 @@ def package(
         ),
     ] = None,
 ) -> None:
-    """Write one archive that anyone can verify, after a search for secrets."""
+    """Write one archive that anyone can verify, after a search for secrets.
+
+    Example: assay package --run .scratch/seeds/mine-0
+    """
     _run_stage("package", root=folder)
 
 

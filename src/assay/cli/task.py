@@ -15,7 +15,10 @@ from assay.core.console import say
 def new(
     name: Annotated[str, typer.Argument(help="Of its folder, preset and records: a-z, 0-9 and _.")],
 ) -> None:
-    """Write the files of a task of your own, with a test and records, to run as they are and to change."""
+    """Write the files of a task of your own, with a test and records, to run as they are and to change.
+
+    Example: assay task new mine
+    """
     from assay.cli.tools import new_task as tool
 
     tool.run(Path.cwd(), name)
@@ -34,7 +37,10 @@ def check(
         typer.Option(metavar="FILE", help="JSON of all findings; in .scratch/envcheck/ if not given."),
     ] = None,
 ) -> None:
-    """Look at a task 29 ways before it is trained on; exit code 1 for a fault, 11 for looks left out."""
+    """Look at a task 29 ways before it is trained on; exit code 1 for a fault, 11 for looks left out.
+
+    Example: assay task check mine
+    """
     from assay.checks.envcheck import command as tool
 
     raise typer.Exit(tool.run(Path.cwd(), task, seconds, out))
@@ -52,7 +58,10 @@ def import_(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
 ) -> None:
-    """Write data in other people's forms (JSONL, JSON, CSV, Parquet, gzip) as a tasks file."""
+    """Write data in other people's forms (JSONL, JSON, CSV, Parquet, gzip) as a tasks file.
+
+    Example: assay task import rows.csv --to tasks.jsonl --columns prompt=question,reference=answer
+    """
     from assay.checks.own_data import importing as tool
 
     tool.run(file, to, columns, schema, force=force)
@@ -101,7 +110,10 @@ def audit(
     ],
     options: AuditOptions,
 ) -> None:
-    """Report what is odd about your tasks file; with --fix-splits make a dataset of it."""
+    """Report what is odd about your tasks file; with --fix-splits make a dataset of it.
+
+    Example: assay task audit tasks.jsonl --fix-splits
+    """
     from assay.checks.own_data import audit as tool
     from assay.checks.own_data import splits
     from assay.core.config.tasks import task_of_own_records
@@ -127,7 +139,10 @@ def make_data(
     task: Annotated[str | None, typer.Option(help="Whose data; those of params.yaml if not given.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder to write; data/<task> if not given.")] = None,
 ) -> None:
-    """Generate a task's shipped data and their SHA256SUMS; equal code gives equal bytes."""
+    """Generate a task's shipped data and their SHA256SUMS; equal code gives equal bytes.
+
+    Example: assay task make-data --task mine
+    """
     from assay.core.config.tasks import shipped_data
     from assay.core.storage.files import sha256_bytes, write_text
     from assay.pipeline.project import Project
