@@ -7,10 +7,10 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 from tests.house import ROOT, SRC, STAGES, code_of
+from tests.warm import warm_python
 
 TAKEN = (
     "src",
@@ -114,7 +114,7 @@ def ran(root: Path, *arguments: str) -> str:
     environment = os.environ | {"PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}", "OMP_NUM_THREADS": "1"}
     environment.pop("PYTEST_CURRENT_TEST", None)
     done = subprocess.run(
-        [sys.executable, *arguments],
+        [warm_python(), *arguments],
         cwd=root,
         env=environment,
         capture_output=True,

@@ -63,7 +63,7 @@ def test_a_new_task_is_made_tried_checked_and_chosen_and_goes_on_to_a_claim_that
     copy_project(root)
     environment = os.environ | {"PYTHONPATH": str(root / "src")}
     environment.pop("PYTEST_CURRENT_TEST", None)
-    with warm(root, tmp_path / "bin", environment) as environment:
+    with warm(tmp_path / "bin", environment) as environment:
         told = follow(root, QUICK, environment)
         assert "wrote tasks/mine/task.py" in told and "31 checks: 0 faults" in told
         chosen = read_yaml(root / "params.yaml", fix="none")

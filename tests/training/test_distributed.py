@@ -2,7 +2,8 @@
 finished step; also where each holds its part of the base.
 
 What the processes do is in distributed_worker.py and sharded_worker.py; each launch of torchrun costs the
-imports of three processes, so a few launches play all scenes, and the tests read what they left.
+imports of three processes, so a few launches play all scenes, and the tests read what they left. In one of
+them the processes are started by Python itself, each with a seed of hashes of its own.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from tests.training import distributed_worker as worker
 from tests.training import sharded_worker as sharded
 from tests.training import test_training as toy
 from tests.training.distributed_worker import CRASH_STEP, RETRIES, STEPS, WORLD, failing, settings, training
+from tests.warm import warm_python
 
 PLAIN, OURS = (
     "torch.distributed.run",
@@ -79,13 +81,14 @@ def launched(folder: Path, module: str, scenes: list[str]) -> subprocess.Complet
     environment = {
         name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "DVC_STAGE")
     }
-    environment |= {
-        "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
-        "OMP_NUM_THREADS": "1",
-        "TOKENIZERS_PARALLELISM": "false",
-    }
-    environment |= {"TRL_EXPERIMENTAL_SILENCE": "1", "HF_HUB_OFFLINE": "1"}
-    begun = ["-m", PLAIN] if module == PLAIN else ["-c", AS_OURS]
+    environment |= {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
+    if module == PLAIN:
+        begun = ["-m", PLAIN]
+        environment |= {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
+        environment |= {"TRL_EXPERIMENTAL_SILENCE": "1"}
+    else:
+        begun = ["-c", AS_OURS]
+        environment |= {"PYTHON_EXEC": warm_python()}
     torchrun = [sys.executable, *begun, "--standalone", f"--nproc-per-node={WORLD}", "-m", worker.__name__]
     return subprocess.run(
         [*torchrun, str(folder), *scenes],

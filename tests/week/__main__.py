@@ -19,6 +19,7 @@ from pathlib import Path
 from assay.core.console import complain, say
 from tests.house import ROOT
 from tests.smoke import committable
+from tests.warm import warm
 from tests.week.playing import Desk, Unexpected
 from tests.week.table import WEEK
 
@@ -41,8 +42,11 @@ def main() -> int:
         return 1
     said = [f"# {__doc__.splitlines()[0]}\n"]
     try:
-        with tempfile.TemporaryDirectory(prefix="assay week ") as folder:
-            return play(Path(folder).resolve(), said)
+        with (
+            tempfile.TemporaryDirectory(prefix="assay week ") as folder,
+            tempfile.TemporaryDirectory(prefix="assay warm ") as commands,
+        ):
+            return play(Path(folder).resolve(), said, Path(commands) / "bin")
     except KeyboardInterrupt:
         complain("week: ended by Ctrl-C; its folder is removed")
         return 130
@@ -61,23 +65,26 @@ def show() -> None:
                 say(f"      {line}")
 
 
-def play(root: Path, said: list[str]) -> int:
+def play(root: Path, said: list[str], commands: Path) -> int:
     """Play the week in a folder, a line each on the terminal, and all that was said into a list."""
     desk, begun, n = Desk(root), time.monotonic(), 0
     serve(desk)
-    for day, steps in WEEK.items():
-        say(f"week: {day}")
-        said.append(f"## {day}\n")
-        for step in steps:
-            try:
-                done = desk.play(step)
-            except Unexpected as error:
-                said.append(f"```\n{error}\n```\n")
-                complain(f"week: after {n} commands:\n{error}")
-                return 1
-            n += 1
-            said.append(f"```\n{step.at}$ {step.command}\n{done.output.rstrip()}\n```\n")
-            say(f"{done.seconds:6.1f} s  {step.at}$ {step.command}")
+    # Stages are forked with their libraries, but for those that are killed; ./run smoke plays each as it is.
+    with warm(commands, desk.environment()) as environment:
+        desk.path = environment["PATH"]
+        for day, steps in WEEK.items():
+            say(f"week: {day}")
+            said.append(f"## {day}\n")
+            for step in steps:
+                try:
+                    done = desk.play(step)
+                except Unexpected as error:
+                    said.append(f"```\n{error}\n```\n")
+                    complain(f"week: after {n} commands:\n{error}")
+                    return 1
+                n += 1
+                said.append(f"```\n{step.at}$ {step.command}\n{done.output.rstrip()}\n```\n")
+                say(f"{done.seconds:6.1f} s  {step.at}$ {step.command}")
     say(
         f"week: {n} commands, {time.monotonic() - begun:.0f} s; nothing was left that the table does not name"
     )

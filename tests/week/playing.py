@@ -84,13 +84,14 @@ class Desk:
     def __init__(self, root: Path) -> None:
         """Make the user's folders, and tell git who the user is."""
         self.root = root
+        self.path = os.environ["PATH"]  # of every command but those that are killed
         for name in (HOME, TEMPORARY, SITE):
             (root / name).mkdir(parents=True, exist_ok=True)
         (root / HOME / ".gitconfig").write_text(GIT)
 
-    def environment(self) -> dict[str, str]:
-        """Return the environment of every command: the clone's own code, the user's own folders, no
-        terminal."""
+    def environment(self, step: Step | None = None) -> dict[str, str]:
+        """Return the environment of every command, or of a step: the clone's own code, the user's own
+        folders, no terminal."""
         kept = {name: value for name, value in os.environ.items() if name not in LEFT_OUT}
         return kept | {
             "HOME": str(self.root / HOME),
@@ -101,6 +102,7 @@ class Desk:
             "ASSAY_REDRAW_SECONDS": "0",
             "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_TERMINAL_PROMPT": "0",
+            "PATH": self.path if step and not step.killed_at else os.environ["PATH"],
         }
 
     def play(self, step: Step) -> Done:
@@ -133,7 +135,7 @@ class Desk:
             running = psutil.Popen(
                 command,
                 cwd=folder,
-                env=self.environment(),
+                env=self.environment(step),
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=subprocess.STDOUT,

@@ -21,7 +21,7 @@ PRESET = " M configs/grpo/tiny_smoke.yaml"
 # The first run: the control that the committed evidence has is not asked for.
 FIRST = (PRESET, *SETTINGS, *RUN, " D evidence/results/control/*")
 # Six steps are over before the plug is pulled in the middle of them.
-LONG = "-S train.steps=30"
+LONG = "-S train.steps=16"
 BACK = "git checkout -q . && dvc checkout -q"
 
 
