@@ -54,6 +54,7 @@ LONG = {
     "test_parameters_way.py",
     "test_reasoning_gym.py",
     "test_run_script.py",
+    "test_warm.py",
     "test_workflows.py",
     "tools/envcheck/test_envcheck.py",
     "tools/served/test_faults.py",
@@ -90,6 +91,7 @@ LONG = {
     "verification/test_own_packages.py",
     "verification/test_regenerated.py",
     "verification/test_retrained.py",
+    "verification/test_whole_model.py",
 }
 
 
@@ -101,24 +103,29 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden files anew")
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the files that are long, and what they import, unless all is asked for or the file itself."""
+    if _name_of(collection_path) not in LONG or config.getoption("--all"):
+        return None
+    return collection_path not in _named(config) or None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is long, unless all is asked for, or the file itself, and run the dearest files first:
-    one of them at the end would keep one process busy alone."""
+    """Leave out the tests that are long, unless all is asked for, and run the dearest files first: one of
+    them at the end would keep one process busy alone."""
     counts = Counter(map(_file_of, items))
     dear = LONG.union(_file_of(item) for item in items if item.get_closest_marker("long"))
     items.sort(key=lambda item: (_file_of(item) not in dear, -counts[_file_of(item)], _file_of(item)))
     if config.getoption("--all"):
         return
-    named = {Path(argument.partition("::")[0]).resolve() for argument in config.args}
-    kept, left_out = list[pytest.Item](), list[pytest.Item]()
-    for item in items:
-        is_long = item.get_closest_marker("long") is not None or (
-            _file_of(item) in LONG and item.path not in named
-        )
-        (left_out if is_long else kept).append(item)
+    left_out = [item for item in items if item.get_closest_marker("long")]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = kept
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
+
+
+def _named(config: pytest.Config) -> set[Path]:
+    return {Path(argument.partition("::")[0]).resolve() for argument in config.args}
 
 
 def _file_of(item: pytest.Item) -> str:

@@ -70,6 +70,7 @@ def refusal(root: Path) -> ConfigError:
     return caught.value
 
 
+@pytest.mark.long
 def test_the_bytes_are_those_of_dvc(tmp_path: Path) -> None:
     from dvc.utils.hydra import compose_and_dump
 

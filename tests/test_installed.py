@@ -81,6 +81,7 @@ def test_packages_that_come_and_go_are_told(grader: Path) -> None:
     assert differences([one], []) == ["assay-test-grader: is not required any more"]
 
 
+@pytest.mark.long
 def test_a_claim_graded_by_a_package_is_refused_once_its_files_were_edited(
     grader: Path, tmp_path: Path
 ) -> None:

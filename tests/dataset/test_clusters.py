@@ -417,6 +417,7 @@ def test_an_item_of_no_record_stays_in_the_cluster_of_its_task() -> None:
     assert united(plain, DEFAULT) == plain and united([], DEFAULT) == []
 
 
+@pytest.mark.long
 def test_ten_thousand_records_are_compared_in_seconds() -> None:
     rows = [*_orders(5000), *worded(works(), 625)]
     started = time.perf_counter()

@@ -122,6 +122,7 @@ def test_the_digest_is_that_of_the_file_even_where_a_line_is_too_long(tmp_path: 
     assert "8,000,000" in found.refused[0].reason
 
 
+@pytest.mark.long
 def test_one_line_of_half_a_gigabyte_costs_no_more_memory_than_its_limit(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     with path.open("wb") as stream:

@@ -149,6 +149,7 @@ def test_a_single_draw_cannot_be_its_own_control() -> None:
     assert "control_not_run" in codes(found.warnings)
 
 
+@pytest.mark.long
 def test_false_positives_of_the_whole_claim_stay_near_their_level() -> None:
     plan, wrong = make_plan(secondary=(), guardrails={}), 0
     base = {

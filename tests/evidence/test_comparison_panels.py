@@ -122,6 +122,7 @@ def test_the_tables_behind_the_figures_hold_the_rows_that_are_drawn(of_hunt: dic
     assert row["success, %"] == difference_text(claim.difference, rate=True)
 
 
+@pytest.mark.long
 def test_every_figure_of_a_comparison_is_the_same_twice() -> None:
     first, second = ({name: render(d.figure) for name, d in drawn(*HUNT).items()} for _ in range(2))
     assert first == second

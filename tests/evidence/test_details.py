@@ -185,6 +185,7 @@ def test_luck_alone_is_no_gain_for_hard_items() -> None:
         assert each.difference.low < 0 < each.difference.high and abs(each.difference.value or 0) < 0.08
 
 
+@pytest.mark.long
 def test_variance_components_are_found_again() -> None:
     luck, clusters, size, draws = rng("components"), 300, 4, 8
     gains = luck.choice([-0.15, 0.15], clusters)

@@ -144,6 +144,7 @@ def test_moments_go_on_until_the_longer_episode_ends_and_one_scale_holds_for_all
     assert len(found[0][0].panels) == len(panels_shown(shown.pictures))
 
 
+@pytest.mark.long
 def test_figures_say_what_they_show_with_n_and_equal_data_give_equal_bytes(
     task: Task, suite: Suite, arms: Arms
 ) -> None:

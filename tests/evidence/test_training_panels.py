@@ -182,12 +182,14 @@ def test_a_thinned_line_has_the_same_extremes_in_every_run_of_steps() -> None:
         assert y[inside].min() == run.min() and y[inside].max() == run.max()
 
 
+@pytest.mark.long
 def test_long_trainings_do_not_make_large_files() -> None:
     components = pd.concat([structured_components(20)] * 100, ignore_index=True).assign(step=range(2000))
     for figure in (training_curve(log(2000), SOME, steps=2000), reward_components(components, 500)):
         assert len(render(figure)["svg"]) < 300_000
 
 
+@pytest.mark.long
 def test_the_same_rows_give_the_same_bytes() -> None:
     frames = (log(60), structured_components(60), pd.DataFrame())
     pages = [

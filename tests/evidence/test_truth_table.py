@@ -108,6 +108,7 @@ def test_no_margin_hides_a_proven_loss_or_calls_everything_equivalent(points: fl
     assert effect(-0.15, 0.2, 0.6, base=0.187, points=points).size == "not shown"
 
 
+@pytest.mark.long
 def test_a_true_gain_that_is_small_is_found_more_often_with_more_data() -> None:
     found, plan = [], make_plan(smallest_effect_points=30.0, draws=2, secondary=(), guardrails={})
     for clusters in (60, 240):

@@ -43,6 +43,7 @@ def packed(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "dist").symlink_to(root.parent / "elsewhere")
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(package, "parity_of", parity_of_a_model_that_merges)
+        patched.setattr(package, "cleared", lambda *_: [])  # as `unscanned` says
         packaged(root)
     return root
 

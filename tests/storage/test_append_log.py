@@ -187,6 +187,7 @@ print(json.dumps({"rows": rows, "torn": torn}))
 """
 
 
+@pytest.mark.long
 def test_twenty_kills_at_random_moments_leave_a_prefix_of_what_was_written(tmp_path: Path) -> None:
     found = python(KILLED, tmp_path / "log.jsonl", 20)
     assert len(found["torn"]) == 20

@@ -357,6 +357,7 @@ def test_a_package_can_be_verified_and_what_is_changed_in_it_is_found(
         assert code == 1 and len(failed) == 1 and name in failed[0], failed
 
 
+@pytest.mark.long
 def test_several_sets_of_results_are_called_better_by_holms_steps_over_all(tmp_path: Path) -> None:
     rates = {"before": 0.4, "strong": 0.9, "weak": 0.55, "same": 0.4}
     files = [as_csv(tmp_path / f"{name}.csv", results(name, rate)) for name, rate in rates.items()]

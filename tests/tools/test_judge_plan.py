@@ -141,6 +141,7 @@ def test_several_sets_of_results_are_held_to_one_plan_at_the_levels_that_holm_le
     assert checked == 9
 
 
+@pytest.mark.long
 def test_a_claim_that_fails_for_its_rival_passes_no_level_on(files: dict[str, Path], tmp_path: Path) -> None:
     plan, out = tmp_path / "plan.yaml", tmp_path / "out"
     code, told = run("plan", files["before"], "--rival", "strong", "--out", plan)

@@ -51,6 +51,7 @@ def test_it_writes_a_task_with_preset_records_and_a_test_that_passes(root: Path)
     assert tried(root).returncode == 1
 
 
+@pytest.mark.long
 def test_what_it_says_to_do_next_leads_on_in_that_order(root: Path) -> None:
     told = called(root, "task", "new", "mine").stdout
     (root / "MINE.jsonl").write_text(
@@ -71,6 +72,7 @@ def test_what_it_says_to_do_next_leads_on_in_that_order(root: Path) -> None:
     assert tried(root).returncode == 0  # of the records that are there now
 
 
+@pytest.mark.long
 def test_its_test_says_which_columns_there_are_where_the_records_name_what_is_right_otherwise(
     root: Path,
 ) -> None:

@@ -285,6 +285,7 @@ def signed(number: int, size: int) -> bytes:
     return body + hashlib.sha256(body).hexdigest().encode() + b"\n"
 
 
+@pytest.mark.long
 def test_fifty_readers_see_no_torn_file_in_2000_reads_while_files_are_replaced(tmp_path: Path) -> None:
     names = [f"file{k}.csv" for k in range(4)]
     chance = random.Random(0)

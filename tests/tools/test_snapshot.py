@@ -162,6 +162,7 @@ def test_before_the_next_training_begins_the_last_one_is_told_as_such(tmp_path: 
     assert dict(describe(look(root), width=9))["state"] == "finished"
 
 
+@pytest.mark.long
 def test_a_torn_last_line_is_not_there_yet_and_a_damaged_one_is_said(tmp_path: Path) -> None:
     root = training(tmp_path)
     log, events, health = root / LOG, root / "evidence/observed/run_log.jsonl", root / HEALTH

@@ -192,6 +192,7 @@ def expect_the_one_before(run: Path, key: str, what: str) -> None:
     assert checkpoints.damaged[0].startswith("step-00000"), what
 
 
+@pytest.mark.long
 def test_damage_at_two_hundred_places_is_seen_and_the_checkpoint_before_is_taken(
     made: Made, tmp_path: Path
 ) -> None:

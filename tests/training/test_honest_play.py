@@ -153,6 +153,7 @@ def into_one(actions: int) -> Policy:
     return play
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("start", [0.5, 0.65], ids=["by chance", "better"])
 def test_an_honest_policy_of_two_actions_stays_green_and_rang_by_absolute_levels(
     tmp_path: Path, start: float
@@ -174,6 +175,7 @@ def test_a_policy_that_says_one_thing_to_all_ends_red(tmp_path: Path, actions: i
     assert doors.ring(into_one(actions), doors.play())["top_share"] == "RED"
 
 
+@pytest.mark.long
 def test_where_one_way_is_right_everywhere_its_share_is_no_alarm_and_that_is_written(tmp_path: Path) -> None:
     doors = Doors(tmp_path, 2, turns=4, same=True)
     play = doors.play()
