@@ -24,6 +24,7 @@ from assay.package.checking import VerifyRequest
 from assay.verdict import Results, compare, plan, read, report
 from assay.verdict.judge.command import JudgeRequest, judge_files
 from tests.house import ROOT
+from tests.warm import warm_python
 
 _BLOCK = re.compile(r"^(?:<!-- (?P<needs>[^\n]+) -->\n)?```python\n(?P<code>.*?)^```", re.M | re.S)
 
@@ -106,6 +107,7 @@ def test_a_frame_a_file_and_the_command_come_to_one_claim(tmp_path: Path) -> Non
     pd.testing.assert_frame_equal(before.frame, kept)
 
 
+@pytest.mark.long
 def test_a_claim_is_packed_with_its_report_and_verify_says_what_the_command_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -392,7 +394,7 @@ print(f"process {os.environ['RANK']} of {arguments.world_size} stopped at {step}
         capture_output=True,
         text=True,
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src"), "PYTHON_EXEC": warm_python()},
         timeout=300,
     )
     said = re.findall(r"process \d of 2 stopped at (\d+)", found.stdout)

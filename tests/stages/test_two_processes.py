@@ -42,6 +42,7 @@ from tests import fake_slurm
 from tests.calling import until
 from tests.house import ROOT
 from tests.verification.made_run import played
+from tests.warm import warm_python
 
 pytestmark = [
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only there a parent's end is noticed"),
@@ -160,8 +161,9 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> Calls:
     left_over = alive(root.name)
     said = ((root / "out").read_text().partition("\n")[2], (root / "err").read_text())
     saved = max(int(path.name.split("-")[1]) for path in (root / ".scratch/train").glob("*/step-*"))
+    gone_on = environment | {"PYTHON_EXEC": warm_python()}
     finished = subprocess.run(
-        [*ASSAY, "train"], cwd=root, env=environment, capture_output=True, text=True, check=False
+        [*ASSAY, "train"], cwd=root, env=gone_on, capture_output=True, text=True, check=False
     )
     ended = os.waitstatus_to_exitcode(status)
     return Calls(project, (ended, *said), workers, left_over, saved, finished)
@@ -303,7 +305,8 @@ def measured(calls: Calls, tmp_path_factory: pytest.TempPathFactory) -> Measured
         gone_on, clock_gone_on = taken()
     (root / "params.yaml").write_text(json.dumps(values), encoding="utf-8")
     slurm = fake_slurm.write(root.parent / "slurm")
-    own = environment | fake_slurm.job(root, 2, 7) | {"PATH": f"{slurm}{os.pathsep}{os.environ['PATH']}"}
+    own = environment | fake_slurm.job(root, 2, 7) | {"PYTHON_EXEC": warm_python()}
+    own |= {"PATH": f"{slurm}{os.pathsep}{os.environ['PATH']}"}
     script = ["bash", str(ROOT / "configs/launch/slurm.sh"), "pre_eval"]
     job = subprocess.run(script, env=own, capture_output=True, text=True, check=False)
     by_job, clock_by_job = taken()
