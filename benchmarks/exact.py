@@ -61,24 +61,29 @@ def renamed(arms: Arms, form: str, order: int, seed: int) -> float:
 def repeated() -> Iterator[dict[str, object]]:
     """Yield for each data set how far p differs between spellings, orders and seeds."""
     sets = {
-        "judge_peers: 200 items in 50 clusters, 4 draws": make_one(),
-        "60 single items, 1 draw": make_arms(3, clusters=60, size=1, draws=1, gain=0.1, spread=0.2),
-        "300 items in 40 clusters, 3 draws": make_arms(
-            5, clusters=40, size=7, draws=3, gain=0.05, spread=0.3
+        "judge_peers: 200 items in 50 clusters, 4 draws": (make_one(), ORDERS, SEEDS),
+        "60 single items, 1 draw": (
+            make_arms(3, clusters=60, size=1, draws=1, gain=0.1, spread=0.2), ORDERS, SEEDS
         ),
-    }
-    for name, arms in sets.items():
+        "300 items in 40 clusters, 3 draws": (
+            make_arms(5, clusters=40, size=7, draws=3, gain=0.05, spread=0.3), ORDERS, SEEDS
+        ),
+        "5,000 single items, 3 draws": (
+            make_arms(7, clusters=5_000, size=1, draws=3, gain=0.01, spread=0.2), 1, 1
+        ),
+    }  # fmt: skip
+    for name, (arms, orders, seeds) in sets.items():
         found = [
             renamed(arms, form, order, seed)
             for form in NAMES
-            for order in range(ORDERS)
-            for seed in range(SEEDS)
+            for order in range(orders)
+            for seed in range(seeds)
         ]
         yield {
             "name": name,
             "names": len(NAMES),
-            "orders": ORDERS,
-            "seeds": SEEDS,
+            "orders": orders,
+            "seeds": seeds,
             "p": found[0],
             "spread": (max(found) - min(found)) / min(found),
         }

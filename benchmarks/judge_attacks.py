@@ -7,6 +7,7 @@ verdict_attacks.py tries and records them.
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -33,13 +34,17 @@ from assay.verdict.evidence.claim.claim import Claim
 from assay.verdict.judge.command import JudgeRequest, judge_arms, judge_files, read_arms
 from assay.verdict.judge.planning import PlanRequest, run
 
-# What only such attacks are answered by. That something is not known is said of most files.
+# What only such attacks are answered by. That something is not known is said of most files, and that equal
+# answers were now and then scored otherwise (scored_twice, score_beyond_text) of graders that are sampled.
 CODES = frozenset(
     (
         *("measured_otherwise", "decoded_differently", "limit_decides", "answers_not_scored"),
-        *("best_of_answers", "failed_in_one_arm", "some_items", "cut_off_in_one_arm", "cut_off"),
+        *("best_of_answers", "failed_in_one_arm", "some_items", "cut_off_in_one_arm"),
         *("one_model", "rival_no_result", "bounds_not_reached", "clusters_not_held", "no_score"),
         *("items_in_one_arm", "other_prompts", "arm_at_bound", "missing_worst", "missing_left_out"),
+        *("graded_otherwise", "graded_by_itself", "same_results", "other_units", "one_answer"),
+        *("target_in_prompt", "target_repeated", "target_counts_as_wrong", "other_questions"),
+        *("items_ask_the_same", "items_share_passages", "cut_off_in_both"),
     )
 )
 N = 120  # items
@@ -115,11 +120,12 @@ def _failed(share: float, **marks: Any) -> Change:
     return lambda k, row: {**marks, "score": 0.0} if k < share * N else dict.fromkeys(marks)
 
 
-def _clusters(name: Callable[[int], str], **more: Any) -> Callable[[], Said]:
-    """Return a pair whose rows are in clusters of these names."""
+def _clusters(name: Callable[[int], str], prompt: bool = False, **more: Any) -> Callable[[], Said]:
+    """Return a pair whose rows are in clusters of these names, which share a passage if `prompt`."""
 
     def change(k: int, row: Result) -> Mapping[str, Any]:
-        return {"cluster": name(k)}
+        told = {"prompt": f"{_passage(k // 4)} What is {k}?"} if prompt else {}
+        return {"cluster": name(k), **told}
 
     return pair(change, change, rival=rows_of("rival", 0.1, change), **more)
 
@@ -180,6 +186,71 @@ def _evalplus(status: Callable[[bool, int], str], name: str = "plus_status") -> 
         return as_jsonl(path.with_suffix(".jsonl"), told)
 
     return write
+
+
+def _alike(k: int, row: Result) -> Mapping[str, Any]:
+    """Let half of the items have one answer in every arm, which is right in a third."""
+    return {"completion": f"it is {k}", "score": float(k % 3 == 0)} if k % 2 else {}
+
+
+def _rescored(share: float, score: Callable[[int], float] = lambda k: 1.0) -> Change:
+    """Score a share of the answers that are alike anew."""
+    return lambda k, row: {**_alike(k, row), **({"score": score(k)} if k % 2 and k < share * N else {})}
+
+
+def _sampled(name: str, kinder: float) -> Rows:
+    """Return four draws that are graded by tosses: each twelfth score is another, or one of a share more."""
+    rows = rows_of(name, 0.45, _alike, draws=4)
+    for k, row in enumerate(rows):
+        luck = rng("grader", name, k).random()
+        row["score"] = 1.0 if luck > 1 - kinder else 1.0 - row["score"] if luck < 1 / 12 else row["score"]
+    return rows
+
+
+def _texts(make: Callable[[int], Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the same texts for every arm, as arguments of `pair`."""
+
+    def change(k: int, row: Result) -> Mapping[str, Any]:
+        return make(k)
+
+    return {"change_before": change, "change_after": change, "rival": rows_of("rival", 0.1, change)}
+
+
+def _passage(k: int) -> str:
+    return " ".join(f"w{k}x{n}" for n in range(60))
+
+
+def _drawn_examples(k: int) -> str:
+    """Return a prompt behind five worked examples of thirty, as few-shot prompts have them."""
+    luck = rng("examples", k).choice(30, 5, replace=False).tolist()
+    return "\n".join([*(f"{_passage(100 + n)} A: {n}" for n in luck), f"What is {k}?"])
+
+
+def _reference(k: int) -> str:
+    return " ".join(f"step {k} of {n}" for n in range(5))
+
+
+def _repeats(k: int, row: Result) -> Mapping[str, Any]:
+    said = f"So: {_reference(k)}." if row["score"] else "no"
+    return {"target": _reference(k), "completion": said}
+
+
+def _own_words(k: int, row: Result) -> Mapping[str, Any]:
+    return {"target": _reference(k), "completion": f"{row['completion']} in words of its own"}
+
+
+def _word_for_word(k: int, row: Result) -> Mapping[str, Any]:
+    return {"target": _reference(k), **({"completion": _reference(k)} if row["score"] else {})}
+
+
+def _shows_target(path: Path, rows: Sequence[Result], facts: Facts) -> Path:
+    """Write a log of inspect whose messages after hold what is right."""
+    written = inspect(path, [{**row, "target": f"value {row['target']}"} for row in rows], facts)
+    log = json.loads(written.read_text(encoding="utf-8"))
+    for sample in log["samples"] if path.stem == "after" else ():
+        sample["messages"][0]["content"] += f" ({sample['target']})"
+    written.write_text(json.dumps(log), encoding="utf-8")
+    return written
 
 
 _KINDS: dict[str, tuple[Callable[[], Said], set[str]]] = {
@@ -273,7 +344,7 @@ _KINDS: dict[str, tuple[Callable[[], Said], set[str]]] = {
             lambda k, row: {"finish_reason": "length" if k < 40 else "stop"},
             lambda k, row: {"finish_reason": "stop"},
         ),
-        {"cut_off"},
+        {"cut_off_in_one_arm"},
     ),
     "the base cut off at a lower limit": (
         pair(
@@ -305,6 +376,75 @@ _KINDS: dict[str, tuple[Callable[[], Said], set[str]]] = {
         ),
         {"worse_on_suite"},
     ),
+    "another extraction after, seen in equal answers": (
+        pair(_alike, _rescored(0.5)), {"graded_otherwise"}
+    ),
+    "a stricter grader before, seen in equal answers": (
+        pair(_rescored(0.6, lambda k: 0.0), _alike), {"graded_otherwise"}
+    ),
+    "half points for equal answers": (
+        pair(_rescored(1.0, lambda k: 0.2), _rescored(1.0, lambda k: 0.7)), {"graded_otherwise"}
+    ),
+    "a few equal answers scored otherwise": (pair(_alike, _rescored(0.05)), {"scored_twice"}),
+    "a sampled grader that is kinder after": (
+        lambda: judged(_sampled("tossed", 0.0), _sampled("tossed kindly", 0.4)), {"graded_otherwise"}
+    ),
+    "empty answers are right after": (
+        pair(
+            lambda k, row: {"completion": " ", "score": 0.0} if k < 20 else {},
+            lambda k, row: {"completion": " ", "score": 1.0} if k < 20 else {},
+            write=nested,
+        ),
+        {"graded_otherwise"},
+    ),
+    "a baseline that was graded otherwise": (
+        pair(_alike, _alike, rival=rows_of("rival", 0.1, _rescored(0.6, lambda k: 0.0))), {"graded_otherwise"}
+    ),
+    "the messages after hold the target": (pair(write=_shows_target), {"target_in_prompt"}),
+    "reference answers learned by heart": (
+        pair(_own_words, _repeats, rival=rows_of("rival", 0.1, _own_words)), {"target_repeated"}
+    ),
+    "the target itself counts as wrong before": (
+        pair(lambda k, row: {"completion": row["target"], "score": 0.0} if k % 5 == 0 else {}),
+        {"target_counts_as_wrong"},
+    ),
+    "other targets after": (
+        pair(lambda k, row: {"target": f"{k}"}, lambda k, row: {"target": f"{k + (k % 4 == 0)}"}),
+        {"other_questions"},
+    ),
+    "ten passages of twelve questions each": (
+        pair(**_texts(lambda k: {"prompt": f"{_passage(k // 12)} What is {k}?"})), {"items_share_passages"}
+    ),
+    "one question in six spellings": (
+        pair(
+            **_texts(
+                lambda k: {
+                    "prompt": ("{}?", "{} ?", " {}", "{}.", "{}!", "  {}  ")[k % 6].format(
+                        f"What is the root of {k // 6}"
+                    ).replace("What", "WHAT" if k % 2 else "What"),
+                    "target": f"{k // 6}",
+                }
+            )
+        ),
+        {"items_ask_the_same"},
+    ),
+    "graded by the model itself": (
+        pair(
+            lambda k, row: {"model": "org/base", "judge_model": "hub/org/Tuned"},
+            lambda k, row: {"model": "org/tuned", "judge_model": "hub/org/Tuned"},
+        ),
+        {"graded_by_itself"},
+    ),
+    "shares before, per cent after": (
+        pair(
+            lambda k, row: {"score": 0.6 * row["score"]},
+            lambda k, row: {"score": 60 * row["score"]},
+            rival=rows_of("rival", 0.1, lambda k, row: {"score": 60 * row["score"]}),
+            asked={"bounds": "0,100"},
+        ),
+        {"other_units"},
+    ),
+    "one answer to all after": (pair(None, lambda k, row: {"completion": "B"}), {"one_answer"}),
     "nothing is known of either": (pair(), {"not_known_alike"}),
     "a grader that one file names": (condition(csv, {}, {"judge_model": "a/b"}), {"not_known_alike"}),
 }  # fmt: skip
@@ -368,6 +508,42 @@ HONEST: dict[str, Callable[[], Said]] = {
     ),
     "verifiers": _same(verifiers, {"asked": {"temperature": 0.7}}),
     "evalplus": pair(write=_evalplus(_status)),
+    "equal answers with equal scores": pair(_alike, _alike, facts=(FULL, FULL)),
+    "a grader that is sampled": lambda: judged(
+        _sampled("tossed", 0.0),
+        [*_sampled("tossed again", 0.0)[: 2 * N], *rows_of("after", 1.0, draws=4)[2 * N :]],
+        facts=(FULL | {"grader_model": "a/judge"},) * 2,
+    ),
+    "one last message of four draws": lambda: judged(
+        *(
+            rows_of(name, rate, lambda k, row: {"completion": "Done."}, draws=4)
+            for name, rate in (("before", 0.3), ("after", 0.6))
+        ),
+        facts=(FULL, FULL),
+    ),
+    "42 and 42.0, with and without a last newline": pair(
+        lambda k, row: {"target": f"{k}", "prompt": f"{row['prompt']}\n"},
+        lambda k, row: {"target": f"{k}.0", "prompt": f" {row['prompt']}"},
+        facts=(FULL, FULL),
+    ),
+    "targets in one file alone": pair(lambda k, row: {"target": ""}, facts=(FULL, FULL)),
+    "examples drawn for each prompt": pair(
+        **_texts(lambda k: {"prompt": _drawn_examples(k)}), facts=(FULL, FULL)
+    ),
+    "one long instruction before each prompt": pair(
+        **_texts(lambda k: {"prompt": f"{_passage(0)} What is {k}?"}), facts=(FULL, FULL)
+    ),
+    "passages with their clusters": _clusters(lambda k: f"p{k // 4}", prompt=True, facts=(FULL, FULL)),
+    "long answers that have to be right word for word": pair(
+        _word_for_word, _word_for_word, rival=rows_of("rival", 0.1, _word_for_word), facts=(FULL, FULL)
+    ),
+    "ratings from 0 to 10": pair(
+        lambda k, row: {"score": 2 * row["score"] + k % 5},
+        lambda k, row: {"score": 5 * row["score"] + k % 5},
+        rival=rows_of("rival", 0.1, lambda k, row: {"score": k % 3}),
+        asked={"bounds": "0,10"},
+        facts=(FULL, FULL),
+    ),
 }
 
 

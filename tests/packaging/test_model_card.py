@@ -94,7 +94,7 @@ def test_the_model_index_holds_the_numbers_of_the_claim_and_its_verdict(given: d
         claim.difference.high,
     )
     assert (
-        gap["args"]["verdict"] == f"{claim.verdict} (better, matters)"
+        gap["args"]["verdict"] == f"{claim.verdict} (a gain that matters)"
         and result["dataset"]["split"] == "heldout"
     )
     assert found["mean_reward"]["value"] == given["measured"].after.measures["mean_reward"].value
@@ -147,9 +147,7 @@ def test_no_evidence_is_said_as_such_at_the_top_and_in_the_index(given: dict[str
     text = card(given, claim=given["claim"].model_copy(update=changed))
     assert "**NO EVIDENCE.** held-out success rose" in text and "No evidence of a change" in text
     (result,) = ModelCard(text).data.to_dict()["model-index"][0]["results"]
-    assert "NO EVIDENCE (no difference shown)" in [
-        metric["args"].get("verdict") for metric in result["metrics"]
-    ]
+    assert "NO EVIDENCE (no change shown)" in [metric["args"].get("verdict") for metric in result["metrics"]]
 
 
 def test_what_is_missing_is_no_number_of_the_index(given: dict[str, Any]) -> None:

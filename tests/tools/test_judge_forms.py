@@ -455,12 +455,12 @@ def test_what_two_columns_may_be_is_said_where_nothing_depends_on_it(
     rows = [{"item": k, "score": 1, "question": "q", "input": "i"} for k in range(6)]
     path = as_jsonl(tmp_path / "results.jsonl", rows)
 
-    def codes(*words: str) -> set[str]:
-        return {each.code for each in judged(path, path, *words).warnings}
+    def trusted(*words: str) -> str:
+        return " ".join(map(str, judged(path, path, *words).warnings))
 
-    assert "prompts_not_held" in codes()
+    assert "do not say it: question," in trusted()
     assert "question and input may be the prompt" in " ".join(said)
-    assert "prompts_not_held" not in codes("--columns", "prompt=question")
+    assert "do not say it: question," not in trusted("--columns", "prompt=question")
 
 
 def test_the_score_stays_in_the_column_of_the_first_row(tmp_path: Path) -> None:

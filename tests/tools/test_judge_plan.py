@@ -221,7 +221,7 @@ def test_results_that_are_not_the_planned_ones_are_not_evaluable_with_a_reason(
         (("--metric", "f1"), "--metric f1, where the plan has None"),
         (("--effect", "5"), "--effect 5.0, where the plan has 10.0"),
         (("--lower-is-better",), "--lower-is-better True, where the plan has False"),
-        (("--rival", "same=same.csv"), "--rival ('same',), where the plan has ()"),
+        (("--rival", "same=same.csv"), "--baseline ('same',), where the plan has ()"),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )
@@ -235,7 +235,7 @@ def test_an_option_that_says_something_else_is_refused_and_nothing_is_written(
 
 def test_a_planned_rival_has_to_play_and_to_be_beaten(files: dict[str, Path], plan: Path) -> None:
     other = planned(plan, "rivals", rivals=("always B",))
-    with pytest.raises(ConfigError, match=r"--rival \(\), where the plan has \('always B',\)"):
+    with pytest.raises(ConfigError, match=r"--baseline \(\), where the plan has \('always B',\)"):
         ended(other, files["before"], files["better"])
     for name, code in (("rival", 0), ("strong", 7)):
         rival = [f"always B={files[name]}"]
@@ -301,7 +301,7 @@ def test_items_may_be_listed_or_only_counted_and_the_claim_says_which(
         (("--items", "60", "--rate", "0.4", "--date", "soon"), "expected a day, found 'soon'"),
         (("--items", "0", "--rate", "0.4"), "at most as many clusters as items"),
         (("--items", "99999999999", "--rate", "0.4"), "expected at most 10,000,000 items"),
-        (("--items", "60", "--rate", "0.4", "--rival", ""), "expected names of rivals, found ''"),
+        (("--items", "60", "--rate", "0.4", "--rival", ""), "expected names of baselines, found ''"),
         (("--items", "60", "--rate", "0.4", "--rival", "a", "--rival", "a"), "found 'a', 'a'"),
     ],
 )

@@ -16,8 +16,9 @@ from assay.pipeline.project import Project
 from assay.rollout.tables.columns import OPTION, Columns
 from assay.rollout.tables.lines import refuse
 from assay.verdict.evidence.claim.claim import Claim
-from assay.verdict.evidence.claim.verdict import gate_code
-from assay.verdict.evidence.words.sentences import heading
+from assay.verdict.evidence.claim.verdict import NO_GAIN
+from assay.verdict.evidence.claim.voids import gate_code, voided
+from assay.verdict.evidence.words.sentences import heading, warned
 from assay.verdict.judge.command import WHERE, JudgeRequest, judge_files
 from assay.verdict.judge.gate import code_of, gate_of, write_junit
 from assay.verdict.judge.page import counts_said, write_pages
@@ -57,7 +58,7 @@ def run(before: Path, afters: Sequence[Path], asked: JudgeRequest) -> int:
     write_all(told, texts, judged, asked.out)
     keep_columns(asked)
     if told.plan is None:
-        return gate_code(judged.claim.verdict, strict=asked.gate)
+        return _gated(judged.claim, asked)
     gate = gate_of(judged.claim, told.plan)
     if asked.junit is not None:
         write_junit(asked.junit, {told.title: judged.claim}, told.plan)
@@ -84,7 +85,15 @@ def _run_several(before: Path, afters: Sequence[Path], asked: JudgeRequest) -> i
         code = code_of(gate.code for gate in gates.values())
         say(f"plan: exit code {code}")
         return code
-    return code_of(gate_code(claim.verdict, strict=asked.gate) for claim in claims.values())
+    return code_of(_gated(claim, asked) for claim in claims.values())
+
+
+def _gated(claim: Claim, asked: JudgeRequest) -> int:
+    """Return the exit code of a claim without a plan; say what voids it for a gate."""
+    code = gate_code(claim, strict=asked.gate)
+    if asked.gate and code == NO_GAIN and (voids := voided(claim)):
+        say(f"gate: {claim.verdict}, and voided: {', '.join(each.code for each in voids)}; exit code {code}")
+    return code
 
 
 def _looking(arms: Mapping[str, Arm]) -> JudgedLook | None:
@@ -129,7 +138,7 @@ def write_all(told: Judgement, texts: Mapping[str, str], judged: Judged, out: Pa
         moved = f"{row['before, %']} → {row['after, %']} %: {row['difference, points']} points"
         say(f"task {row['task']} ({row['measured']}): {moved}, {row['items']} items, shown: {row['shown']}")
     say(f"reason: {judged.claim.reason}")
-    for text in judged.claim.warnings:
+    for text in warned(judged.claim):
         say(f"warning: {text}")
     say(f"report: {out / 'report.html'}")
     say(f"package: {archive}, sha256 {identity}; to check it: assay verify {archive} --sha256 {identity}")

@@ -114,7 +114,7 @@ def verdict(
     from assay.pipeline.project import Project
     from assay.stages.render_evidence.at_hand import claim_at_hand
     from assay.stages.render_evidence.claim_inputs import opened_since
-    from assay.verdict.evidence.claim.verdict import gate_code
+    from assay.verdict.evidence.claim.voids import gate_code
 
     project = Project.open(Path.cwd())
     claim = claim_at_hand(project)
@@ -124,7 +124,7 @@ def verdict(
     for kind, said in (*(("warning", each) for each in claim.warnings), *opened_since(project, claim)):
         say(f"{kind}: {said}")
     say(f"report: {place_of('report.html')}")
-    raise typer.Exit(gate_code(claim.verdict, strict=gate))
+    raise typer.Exit(gate_code(claim, strict=gate))
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,12 @@ class JudgeOptions:
 
     rival: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=FILE", help="Results of a player without skill on the same items."),
+        typer.Option(
+            "--baseline",
+            "--rival",
+            metavar="NAME=FILE",
+            help="Results of a player without skill on the same items.",
+        ),
     ] = None
     metric: Annotated[str | None, METRIC] = None
     columns: Annotated[str | None, COLUMNS] = None
@@ -251,7 +256,12 @@ class PlanOptions:
     ] = False
     rival: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="A player without skill that will have to be beaten too."),
+        typer.Option(
+            "--baseline",
+            "--rival",
+            metavar="NAME",
+            help="A player without skill that will have to be beaten too.",
+        ),
     ] = None
     made: Annotated[
         str | None, typer.Option("--date", metavar="YYYY-MM-DD", help="The day; today if not given.")

@@ -23,7 +23,8 @@ from assay.pipeline.note_openings import adopt, placed, tries
 from assay.rollout.dataset.schema_files import SchemaFiles
 from assay.rollout.dataset.source import load
 from assay.rollout.dataset.wording import content_of, texts_of
-from assay.verdict.judge.rows import JudgedRow, short_digest
+from assay.verdict.judge.contents import short_digest, trimmed
+from assay.verdict.judge.rows import JudgedRow
 from assay.verdict.judge.sources import ArmRecord, JudgedLook
 from assay.verdict.statistics.openings import Look, share_of_look
 
@@ -103,7 +104,8 @@ def _asked(root: Path, params: Params, rows: Sequence[JudgedRow]) -> set[str] | 
             content, texts = content_of(entry.row), texts_of(entry.row)
             ids[str(entry.row.get("id"))] = content
             prompts |= {
-                short_digest(text): content for text in (*texts, "\n".join(texts), "\n\n".join(texts))
+                short_digest(trimmed(text)): content
+                for text in (*texts, "\n".join(texts), "\n\n".join(texts))
             }
     prompts.pop("", None)
     items = {row.item_id: ids.get(row.item_id) or prompts.get(row.prompt) for row in rows}

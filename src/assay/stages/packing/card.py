@@ -26,7 +26,6 @@ from assay.rollout.evaluation.measures import column_name, is_rate
 from assay.rollout.policy.base.pretrained import LOCAL
 from assay.verdict.evidence.claim.claim import Claim
 from assay.verdict.evidence.claim.differences import measure_of_primary
-from assay.verdict.evidence.claim.effect import effect_words
 from assay.verdict.evidence.claim.verdict import DRAFT
 from assay.verdict.evidence.claim.what_was_run import BaseFacts, splits_frame
 from assay.verdict.evidence.escape import inline, markdown_table, visible
@@ -40,7 +39,7 @@ from assay.verdict.evidence.formatting import (
 )
 from assay.verdict.evidence.tables.claim_tables import BeforeAfter, Row, main_measures
 from assay.verdict.evidence.tables.markdown import make_pages
-from assay.verdict.evidence.words.sentences import controls_said
+from assay.verdict.evidence.words.sentences import controls_said, heading
 from assay.verdict.statistics.report import Report
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
@@ -250,9 +249,7 @@ def _results(claim: Claim, after: Report, fingerprint: Fingerprint, data: str) -
         },
     }
     primary = measure_of_primary(claim.plan.primary)
-    verdict: str = claim.verdict
-    if claim.effect is not None:
-        verdict += f" ({effect_words(claim.effect.direction, claim.effect.size)})"
+    verdict = heading(claim)
     found = []
     for name in dict.fromkeys([primary, "mean_reward"]):
         unit = {"unit": "share" if is_rate(name) else "reward", "decoding": claim.decoding}

@@ -116,7 +116,7 @@ def not_known(told: Judgement, arms: Mapping[str, Sequence[JudgedRow]]) -> list[
     for name, arm in {"after": told.after, **told.rivals}.items():
         wanted = (*MEASURED, *(ASKED if name == "after" else ()))
         held = _shown_by_items(told.before, arm, arms["before"], arms[name])
-        lacking = dict[str, None]()
+        lacking = dict[str, None]({} if _questions_held(arms["before"], arms[name]) else {"question": None})
         for _, (first, other) in _pairs(told.before, arm):
             for what in wanted:
                 values = [_value(file, what) for file in (first, other)]
@@ -131,6 +131,12 @@ def not_known(told: Judgement, arms: Mapping[str, Sequence[JudgedRow]]) -> list[
         by_names.setdefault(tuple(names), []).append(name)
     told_of = [{"arms": ["before", *others], "names": [*names]} for names, others in by_names.items()]
     return [remark("not_known_alike", unknown=told_of)]
+
+
+def _questions_held(before: Sequence[JudgedRow], other: Sequence[JudgedRow]) -> bool:
+    """Return whether both arms hold a question, a target or a prompt of any item."""
+    one, two = ({row.item_id for row in rows if row.content or row.prompt} for rows in (before, other))
+    return bool(one & two) or not before or not other
 
 
 def _pairs(before: ArmRecord, other: ArmRecord) -> Iterator[tuple[str, tuple[SourceFile, SourceFile]]]:

@@ -85,7 +85,7 @@ def as_planned(asked: JudgeRequest) -> tuple[JudgeRequest, JudgePlan | None]:
         "--effect": (asked.effect, plan.smallest_effect_points),
         "--lower-is-better": (asked.lower, plan.lower_is_better),
         "--missing": (asked.missing, plan.missing),
-        "--rival": (tuple(sorted(_rivals(asked.rival))), plan.rivals),
+        "--baseline": (tuple(sorted(_rivals(asked.rival))), plan.rivals),
         "--columns score": (given.get("score"), plan.metric),
         "--columns success": (given.get("success"), plan.columns.get("success")),
     }
@@ -95,7 +95,7 @@ def as_planned(asked: JudgeRequest) -> tuple[JudgeRequest, JudgePlan | None]:
         if told is not None and told != planned
     ]
     if odd:
-        fix = "leave the option out, as the plan has it; rivals need a file each: --rival NAME=FILE"
+        fix = "leave the option out, as the plan has it; baselines need a file each: --baseline NAME=FILE"
         raise ConfigError("what was planned", found="; ".join(odd), where=str(asked.plan), fix=fix)
     settled = replace(
         asked,
@@ -134,7 +134,9 @@ def refuse_same(arms: Mapping[str, Arm], compared: Set[str]) -> None:
         for arm in sorted(compared):
             if arms[name].text == arms[arm].text:
                 fix = "bring a player that needs no skill, such as one that always answers the same"
-                raise refuse("a rival with results of its own", f"those of {arm}", f"--rival {name}", fix)
+                raise refuse(
+                    "a baseline with results of its own", f"those of {arm}", f"--baseline {name}", fix
+                )
 
 
 def judge_arms(
@@ -248,7 +250,7 @@ def _rivals(given: Sequence[str]) -> dict[str, Path]:
     for each in given:
         name, _, path = each.partition("=")
         if not name or not path or name in ("before", "after", *found):
-            fix = "--rival majority=majority.csv, each with a name of its own"
-            raise ConfigError("NAME=FILE", found=repr(each), where=f"{WHERE} --rival", fix=fix)
+            fix = "--baseline majority=majority.csv, each with a name of its own"
+            raise ConfigError("NAME=FILE", found=repr(each), where=f"{WHERE} --baseline", fix=fix)
         found[name] = Path(path)
     return found

@@ -15,7 +15,8 @@ from datetime import UTC, datetime
 from typing import Any, Self
 
 from assay.rollout.tables.columns import simplify
-from assay.verdict.judge.sources import WORDS, is_number, text_of
+from assay.verdict.judge.contents import text_of
+from assay.verdict.judge.sources import WORDS, is_number
 
 # Results that differ in one of these do not measure the same.
 ANSWERS = "answers of one score"
@@ -41,6 +42,7 @@ IN_PROMPT = (SYSTEM, EXAMPLES, TEMPLATE)
 ASKED = (*IN_PROMPT, "temperature", "top_p", "top_k", "max_tokens", "stop")
 LIMITS = ("max_tokens", "token_limit", "message_limit", "time_limit", "working_limit", "max_length")
 NOT_SET = "not set"
+ITSELF = "the model itself"  # as a grader
 EVERY = "*"  # among what a file says: whatever else its tool would write
 LONGEST = 80  # characters of a value; of a longer one the beginning and its digest
 MOST_VALUES = 4  # of one column: more are a value of each row, and none of the file
@@ -307,7 +309,7 @@ def _scorer_of(about: Mapping[str, Any], scorer: str | None, roles: Mapping[str,
     if model is None and called.rpartition("/")[2] not in _BY_RULE:
         model = roles.get(text_of(options.get("model_role") or "grader"))
     if model is None and "model_graded" in called:
-        model = f"the model itself ({text_of(about.get('model'))})"
+        model = f"{ITSELF} ({text_of(about.get('model'))})"
     said = {"scorer": called, "scorer options": told(options), "grader": told(model), "metric": key}
     return {name: text for name, text in said.items() if text}
 

@@ -22,17 +22,9 @@ from assay.rollout.tables.columns import (
     simplify,
 )
 from assay.rollout.tables.lines import Row, refuse
+from assay.verdict.judge.contents import target_of, text_of
 from assay.verdict.judge.rows import NO_STRATA
-from assay.verdict.judge.sources import (
-    TRUTHS,
-    Form,
-    Reading,
-    is_number,
-    number_of,
-    text_of,
-    truth_of,
-    whole_of,
-)
+from assay.verdict.judge.sources import TRUTHS, Form, Reading, is_number, number_of, truth_of, whole_of
 from assay.verdict.judge.written import texts_in
 
 LABELS = ("stratum", "task")
@@ -107,7 +99,7 @@ def table_row(where: str, row: Row, asked: Asked) -> Reading:
     Who names the score wants it judged: then a success counts only where it is named too.
     """
     columns = asked.columns
-    item, cluster, prompt, content = item_of(where, row, columns)
+    item, cluster, prompt, target = item_of(where, row, columns)
     told = asked.metric is None or "success" in columns.named
     outcome = columns.find("success", row, where) if told else None
     metric = columns.find("score", row, where) if asked.metric is None else _named(asked.metric, row, where)
@@ -137,7 +129,8 @@ def table_row(where: str, row: Row, asked: Asked) -> Reading:
         tokens,
         truncated,
         strata=labels or NO_STRATA,
-        content=content,
+        question=prompt,
+        target=target,
         prompt=prompt,
         completion=text_of(completion),
         wrote=texts_in(completion),
@@ -154,13 +147,12 @@ def _answers_of(completion: object) -> int:
 
 
 def item_of(where: str, row: Row, columns: Columns) -> tuple[str, str | None, str, str]:
-    """Return the item of a row, its cluster, its prompt, and its question and target as one text."""
+    """Return the item of a row, its cluster, its prompt, and its target."""
     item, cluster = columns.value("item", row, where), columns.beside("cluster", row)
     if item is None or item == "":
         raise refuse("an item on every row", "none", where)
-    prompt, target = text_of(columns.beside("prompt", row)), text_of(columns.beside("reference", row))
-    content = f"{prompt}\0{target}" if prompt or target else ""
-    return text_of(item), None if cluster is None else text_of(cluster), prompt, content
+    prompt, target = text_of(columns.beside("prompt", row)), target_of(columns.beside("reference", row))
+    return text_of(item), None if cluster is None else text_of(cluster), prompt, target
 
 
 def _named(metric: str, row: Row, where: str) -> str:
@@ -247,7 +239,8 @@ def lighteval_row(where: str, row: Row, asked: Asked) -> Reading:
         n_turns=1,
         tokens=len(tokens[0]) if len(tokens) == 1 else None,
         strata={"task": task} if isinstance(task, str) else NO_STRATA,
-        content=f"{prompt}\0{text_of(target)}",
+        question=prompt,
+        target=text_of(target),
         prompt=prompt,
         completion="\0".join(map(text_of, texts)),
         wrote=texts_in(texts),
@@ -309,22 +302,28 @@ def lm_eval_row(where: str, row: Row, asked: Asked) -> Reading:
         fix = "--metric with one that is a number for each document"
         raise refuse("a number for each document", f"{name}, which is put together later", where, fix)
     task = row.get("task_name")
-    content = (
-        row.get("doc_hash") or text_of(row.get("doc")),
-        row.get("target_hash") or text_of(row.get("target")),
-    )
     return Reading(
         where,
         text_of(row["doc_id"]),
         number_of(value, where, name),
         strata={"task": task} if isinstance(task, str) else NO_STRATA,
-        content="\0".join(map(text_of, content)),
+        question=row.get("doc_hash") or text_of(row.get("doc")),
+        target=target_of(row.get("target")) or text_of(row.get("target_hash")),
+        wording=_asked_of_lm_eval(row),
         prompt=text_of(row.get("prompt_hash") or row.get("arguments")),
         completion=text_of(row.get("resps")),
         wrote=texts_in(row.get("resps")),
         why="" if sieve in ("", kept) else OTHER_FILTER,
         answers=_answers_in(row.get("resps")),
     )
+
+
+def _asked_of_lm_eval(row: Row) -> str:
+    """Return the first text that lm-eval put to a model; the document where it has none."""
+    given = row.get("arguments")
+    first = given.get("gen_args_0") if isinstance(given, Mapping) else given[0] if given else None
+    text = first.get("arg_0") if isinstance(first, Mapping) else first[0] if first else None
+    return text if isinstance(text, str) and text else text_of(row.get("doc"))
 
 
 def _answers_in(responses: object) -> int:
@@ -355,7 +354,8 @@ def verifiers_row(where: str, row: Row, asked: Asked) -> Reading:
         tokens=whole_of(written, where, "output_tokens"),
         truncated=None if truncated is None else int(truncated),
         strata={"task": text_of(row["task"])} if row.get("task") not in (None, "", "default") else NO_STRATA,
-        content=f"{prompt}\0{text_of(row.get('answer'))}",
+        question=prompt,
+        target=target_of(row.get("answer")),
         prompt=prompt,
         completion=text_of(said),
         wrote=texts_in(said),
@@ -387,7 +387,7 @@ def trace_row(where: str, row: Row, asked: Asked) -> Reading:
         n_turns=sum(bool(node.get("sampled")) for node in nodes),
         tokens=whole_of(trace.get("num_output_tokens") or None, where, "num_output_tokens"),
         truncated=int(any(map(is_cut_off, (trace.get("stop_condition"), ended)))),
-        content=text_of({name: value for name, value in data.items() if name != "idx"}),
+        question=text_of({name: value for name, value in data.items() if name != "idx"}),
         prompt=text_of([node["message"] for node in nodes[:opening]] or None),
         completion=text_of([node["message"].get("content") for node in nodes if node.get("sampled")]),
         wrote=texts_in([{**node["message"], "role": "assistant"} for node in nodes if node.get("sampled")]),

@@ -11,6 +11,7 @@ from assay.core.storage.files import write_text
 from assay.core.storage.json import digest
 from assay.verdict.evidence.claim.claim import Claim
 from assay.verdict.evidence.claim.verdict import losses_of
+from assay.verdict.evidence.claim.voids import voided
 from assay.verdict.evidence.escape import one_line, visible
 from assay.verdict.evidence.words.remarks import remark, say_all
 from assay.verdict.judge.plan import JudgePlan, planned_said
@@ -29,7 +30,18 @@ class Gate:
 
 
 def gate_of(claim: Claim, plan: JudgePlan) -> Gate:
-    """Return what a claim comes to under its plan.
+    """Return what a claim comes to under its plan; a warning that voids it makes what would be shown not
+    shown."""
+    found, margin = _word_of(claim, plan), 0.0
+    if plan.show == "no worse" and claim.effect is not None:
+        margin = claim.effect.rise_that_matters if plan.lower_is_better else claim.effect.fall_that_matters
+    if found.code == 0 and (voids := voided(claim, margin)):
+        return Gate("NOT SHOWN", NOT_SHOWN, say_all(voids))
+    return found
+
+
+def _word_of(claim: Claim, plan: JudgePlan) -> Gate:
+    """Return what the numbers of a claim come to under its plan.
 
     A loss that is shown is WORSE, whatever its size. Better takes that nothing else got worse, and that
     every rival of the plan is beaten.
@@ -55,7 +67,7 @@ def gate_of(claim: Claim, plan: JudgePlan) -> Gate:
     if plan.rivals:
         return Gate(SHOWN, 0, claim.reason)
     better = remark("better", level=claim.level)
-    return Gate(SHOWN, 0, f"{better}; no rivals are planned, so whether it takes skill was not asked")
+    return Gate(SHOWN, 0, f"{better}; no baselines are planned, so whether it takes skill was not asked")
 
 
 def gate_block(title: str, claim: Claim, plan: JudgePlan) -> str:

@@ -7,16 +7,17 @@ import os
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from assay.rollout.tables.columns import Columns, Meaning, is_cut_off, list_names, look_up
 from assay.rollout.tables.lines import parse_json, refuse
 from assay.verdict.evidence.words.remarks import Remark, remark
+from assay.verdict.judge.contents import target_of, text_of
 from assay.verdict.judge.forms import cut_off
 from assay.verdict.judge.rows import NO_STRATA
-from assay.verdict.judge.sources import Reading, number_of, text_of, truth_of, whole_of
+from assay.verdict.judge.sources import Reading, number_of, truth_of, whole_of
 from assay.verdict.judge.written import texts_in
 
 # What inspect's own value_to_float makes of these letters.
@@ -136,6 +137,7 @@ class InspectLog:
         draw = told("draw", (whole_of(sample.get("epoch", 1), place, "epoch") or 1) - 1)
         truncated = int(bool(limit or (choices and is_cut_off(choices[0].get("stop_reason")))))
         completion = told("completion", None)
+        turns = [each for each in messages if each.get("role") == "assistant"]
         return Reading(
             place,
             text_of(told("item", sample["id"])),
@@ -147,9 +149,10 @@ class InspectLog:
             tokens=whole_of(told("tokens", usage.get("output_tokens")), place, "output_tokens"),
             truncated=cut_off(columns, dict(sample), place) if "truncated" in columns.named else truncated,
             strata=NO_STRATA,
-            content=f"{text_of(question)}\0{text_of(target)}",
+            question=text_of(question),
+            target=target_of(target),
             prompt=text_of(told("prompt", opening)),
-            completion=said if completion is None else text_of(completion),
+            completion=(_transcript(turns) or said) if completion is None else text_of(completion),
             model=None if model is None else text_of(model),
             why=why,
             fault=fault,
@@ -242,3 +245,14 @@ class InspectLog:
         except (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError) as error:
             raise refuse("a whole log of inspect", str(error), place, "copy the log again") from None
         return parse_json(content, place, last=True)
+
+
+def _transcript(turns: Sequence[Mapping[str, Any]]) -> str:
+    """Return all that a model wrote and called in several turns; "" of one turn, whose text says it all."""
+    if len(turns) < 2:
+        return ""
+    calls = [
+        [(call.get("function"), call.get("arguments")) for call in each.get("tool_calls") or ()]
+        for each in turns
+    ]
+    return text_of([[each.get("content"), called] for each, called in zip(turns, calls, strict=True)])

@@ -21,7 +21,8 @@ from assay.verdict.evidence.figures.gallery import of_rivals_of
 from assay.verdict.evidence.page.report import Basis, Comparison, item_by_item, report_html
 from assay.verdict.evidence.page.shell import Shown, Tick
 from assay.verdict.evidence.tables.claim_tables import measures_frame, readme_block, strata_frame
-from assay.verdict.evidence.words.sentences import control_said
+from assay.verdict.evidence.words.sentences import control_said, warned
+from assay.verdict.judge.contents import differ
 from assay.verdict.judge.gate import gate_block
 from assay.verdict.judge.plan import planned_said
 from assay.verdict.judge.rows import JudgedRow, as_episodes
@@ -99,9 +100,9 @@ def summary_of(told: Judgement, judged: Judged) -> str:
         f"### {one_line(told.title)}\n\n" if told.plan is None else gate_block(told.title, claim, told.plan)
     )
     if judged.reports is None:
-        warned = "\n".join(f"- {one_line(str(each))}" for each in claim.warnings)
+        listed = "\n".join(f"- {one_line(each)}" for each in warned(claim))
         why = f"{visible(claim.sentence)} Reason: {one_line(claim.reason)}."
-        return f"{head}**{claim.verdict}.** {why}\n\n{warned}\n"
+        return f"{head}**{claim.verdict}.** {why}\n\n{listed}\n"
     block = readme_block(claim, *judged.reports, judged.gaps)
     tasks = tasks_frame(told, claim)
     return head + block + ("" if tasks.empty else f"\n{markdown_table(tasks)}\n")
@@ -123,12 +124,12 @@ def limits_of(told: Judgement) -> tuple[str, ...]:
     ]
     if not told.rivals:
         found.append(
-            "No rivals were given: a player that always says the same might do as well as the second"
-            " policy. --rival NAME=FILE compares with results of such players on the same items."
+            "No baselines were given: a player that always says the same might do as well as the second"
+            " policy. --baseline NAME=FILE compares with results of such players on the same items."
         )
     else:
         found.append(
-            f"Rivals ({', '.join(told.rivals)}) were brought by whoever judged. That they are the players"
+            f"Baselines ({', '.join(told.rivals)}) were brought by whoever judged. That they are the players"
             " without skill that this task has is theirs to say: a weak one is easily beaten."
         )
     return tuple(found)
@@ -215,7 +216,7 @@ def _questions_held(before: Sequence[JudgedRow], after: Sequence[JudgedRow]) -> 
     first, other = ({row.item_id: row.content for row in rows} for rows in (before, after))
     pairs = [(first[item], other[item]) for item in first.keys() & other.keys()]
     known = [(one, two) for one, two in pairs if one and two]
-    return all(one == two for one, two in known) if known else None
+    return not any(differ(one, two) for one, two in known) if known else None
 
 
 def counts_said(rows: Sequence[JudgedRow]) -> str:

@@ -18,6 +18,7 @@ from assay.core.storage.json import digest, dumps
 from assay.core.storage.yaml import read_yaml
 from assay.rollout.tables.columns import Meaning
 from assay.verdict.evidence.words.remarks import Remark, remark
+from assay.verdict.judge.contents import identity_of
 from assay.verdict.judge.rows import SCORE, JudgedRow
 from assay.verdict.statistics.power import ReachAt
 
@@ -72,7 +73,7 @@ class PlanPower(Record):
 class JudgePlan(Record):
     """What will be judged, and what has to come of it."""
 
-    kind: Literal["assay-plan/1"] = "assay-plan/1"
+    kind: Literal["assay-plan/2"] = "assay-plan/2"
     made: str = Field(pattern=r"^\d{4}-\d{2}-\d{2}$", description="the day, by the word of whoever planned")
     show: Literal["better", "no worse"] = Field(
         description="better than before; or no loss of the smallest effect"
@@ -149,6 +150,7 @@ def read_plan(path: Path) -> JudgePlan:
 
 def items_of(homes: Mapping[str, str], contents: Mapping[str, str]) -> PlannedItems:
     """Return the items of a plan from the cluster and the content of each, by its id."""
+    contents = {item: identity_of(content) for item, content in contents.items()}
     return PlannedItems(
         n_items=len(homes),
         n_clusters=len(set(homes.values())),

@@ -25,6 +25,7 @@ from assay.rollout.tables.columns import Columns, Meaning
 from assay.rollout.tables.lines import csv_rows, json_rows, refuse, whole_text
 from assay.verdict.evidence.claim.plan import usual_worst
 from assay.verdict.judge.command import EFFECT, read_asked, read_bounds, read_effect, read_missing
+from assay.verdict.judge.contents import content_of
 from assay.verdict.judge.forms import item_of
 from assay.verdict.judge.plan import (
     JudgePlan,
@@ -37,7 +38,7 @@ from assay.verdict.judge.plan import (
 )
 from assay.verdict.judge.plan import planned_said as said_of
 from assay.verdict.judge.reading import Arm, read_arm
-from assay.verdict.judge.rows import SCORE, JudgedRow, read_rows, short_digest, unite_same
+from assay.verdict.judge.rows import SCORE, JudgedRow, read_rows, unite_same
 from assay.verdict.judge.sources import ArmRecord
 from assay.verdict.judge.verdict import ALPHA
 from assay.verdict.statistics.power import (
@@ -143,8 +144,8 @@ def make_plan(asked: PlanRequest, pilot: Arm | None) -> JudgePlan:
         decides = "success" if record.has_success or all(row.share in (0.0, 1.0) for row in rows) else SCORE
     if not all(asked.rival) or len({*asked.rival, "before", "after"}) < len(asked.rival) + 2:
         found = ", ".join(map(repr, asked.rival))
-        fix = "--rival always_B, each with a name of its own"
-        raise ConfigError("names of rivals", found=found, where=f"{WHERE} --rival", fix=fix)
+        fix = "--baseline always_B, each with a name of its own"
+        raise ConfigError("names of baselines", found=found, where=f"{WHERE} --baseline", fix=fix)
     items, known = _items(asked, rows), _known(asked, rows, decides)
     draws = asked.draws or max((row.draw + 1 for row in rows), default=1)
     level = asked.alpha * (2 if asked.one_sided else 1)
@@ -206,12 +207,9 @@ def _listed(path: Path, columns: Columns) -> PlannedItems:
     for where, row in found:
         if columns.find("item", row, where) is None:
             raise columns.missing([("item",)], row, where)
-        item, cluster, _, text = item_of(where, row, columns)
-        item, home, content = (
-            whole_text(item, where),
-            item if cluster is None else cluster,
-            short_digest(text),
-        )
+        item, cluster, prompt, target = item_of(where, row, columns)
+        item, home = whole_text(item, where), item if cluster is None else cluster
+        content = str(content_of(prompt, target))
         # Rows of results are such a list as well, with an item once a draw.
         if (homes.setdefault(item, home), contents.setdefault(item, content)) != (home, content):
             raise refuse("one cluster, prompt and target of each item", f"others of {item!a}", where)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,10 +27,20 @@ from assay.rollout.tables.lines import (
 from assay.verdict.evidence.words.remarks import Remark, remark
 from assay.verdict.judge.beside import conditions_beside
 from assay.verdict.judge.conditions import Conditions, RowConditions, of_inspect, sorted_out
+from assay.verdict.judge.contents import (
+    Prints,
+    content_of,
+    parts_of,
+    passages,
+    prints_of,
+    short_digest,
+    spelled,
+    trimmed,
+)
 from assay.verdict.judge.forms import Asked, counts_repeats, readings, scores_in
 from assay.verdict.judge.inspect_logs import InspectLog
-from assay.verdict.judge.rows import NO_STRATA, JudgedRow, rows_text, short_digest
-from assay.verdict.judge.sources import ArmRecord, Form, Reading, SourceFile
+from assay.verdict.judge.rows import NO_STRATA, JudgedRow, rows_text
+from assay.verdict.judge.sources import ArmRecord, Form, Reading, SeenTargets, SourceFile
 from assay.verdict.judge.suite import LABEL, Metrics
 from assay.verdict.judge.written import WrittenTexts
 
@@ -42,6 +53,7 @@ PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 
 TABLES: tuple[Form, ...] = ("table", "evalplus samples")
 GIVEN = "given"  # the name of results that no comparison has named yet
+SHORT, LONG = 4, 12  # characters of a target that a prompt may hold by chance; words of one that none repeats
 EPISODES = "episodes.jsonl"  # of a folder that evaluate or grade wrote
 
 
@@ -164,6 +176,9 @@ class _ArmReader:
         self._kept: dict[str, str] = {}  # texts and digests that many rows share, once
         self._digests: dict[str, str] = {}
         self._shared: dict[str, Mapping[str, str]] = {}
+        self._contents: dict[str, str] = {}
+        self._prints: dict[str, dict[str, Prints]] = {}  # by task and question
+        self._targets = _Targets()
         self._drawn: dict[str, int] = {}
         self._homes: dict[str, int] = {}  # of how many tasks an item's id is
         self._without: list[dict[str, str]] = []
@@ -304,7 +319,9 @@ class _ArmReader:
             share = min(1.0, max(0.0, share or 0.0))
         self._successes += each.success is not None
         self._clustered += each.cluster is not None and form in (*TABLES, "inspect log")
-        self._written.add(each.wrote, share == 1.0 if each.success is None else each.success)
+        success = share == 1.0 if each.success is None else each.success
+        self._written.add(each.wrote, success)
+        self._targets.add(each, success, wrong=not success if share is None else share == 0.0)
         strata = {**each.strata, **labels} if labels else each.strata
         self._rows.append(
             JudgedRow(
@@ -313,14 +330,14 @@ class _ArmReader:
                 item if each.cluster is None else self._once(prefix + each.cluster),
                 each.score,
                 share,
-                share == 1.0 if each.success is None else each.success,
+                success,
                 each.n_turns,
                 each.tokens,
                 each.truncated,
                 each.unparsed,
                 self._labels(strata),
-                self._digest_of(each.content),
-                self._digest_of(each.prompt),
+                self._content_of(each, strata.get(LABEL, "")),
+                self._digest_of(trimmed(each.prompt)),
                 short_digest(each.completion),
                 each.fault or ("empty" if each.wrote and not "".join(each.wrote).strip() else ""),
             )
@@ -331,6 +348,24 @@ class _ArmReader:
 
     def _labels(self, strata: Mapping[str, str]) -> Mapping[str, str]:
         return self._shared.setdefault(repr(strata), strata) if strata else NO_STRATA
+
+    def _content_of(self, each: Reading, task: str) -> str:
+        """Return what an item asks; a question that comes again with every draw is looked at once."""
+        key = short_digest("\0".join((task, each.question, each.target)))
+        if key not in self._contents:
+            found = content_of(each.question, each.target, each.wording)
+            self._contents[key] = str(found)
+            if found.question:
+                self._prints.setdefault(task, {})[found.question] = prints_of(each.wording or each.question)
+        return self._contents[key]
+
+    def _note_passages(self) -> None:
+        """Give the rows of items that share a passage that passage, where nobody named clusters."""
+        homes = {} if self._clustered else {task: passages(found) for task, found in self._prints.items()}
+        for row in self._rows if any(homes.values()) else ():
+            asked = parts_of(row.content)
+            if passage := homes.get(row.strata.get(LABEL, ""), {}).get(asked.question, ""):
+                row.content = self._once(str(asked._replace(passage=passage)))
 
     def _digest_of(self, text: str) -> str:
         """Return a digest that many rows share: questions come again with every draw."""
@@ -353,6 +388,7 @@ class _ArmReader:
         if self._without:
             lost, items = len(self._without), self._without[:3]
             self._blockers.append(remark("no_score", arm=self._name, n=lost, of=n + lost, items=items))
+        self._note_passages()
         rows, notes = _numbered(self._rows, most, self._name), list[Remark]()
         if len(rows) < n:
             notes.append(remark("draws_left_out", arm=self._name, n=n - len(rows), most=most))
@@ -369,11 +405,46 @@ class _ArmReader:
             rows=len(rows),
             clustered=min(self._clustered, len(rows)),
             has_success=n > 0 and self._successes == n,
+            targets=self._targets.found(),
             blockers=tuple(self._blockers),
             notes=tuple(notes),
             written=self._written.said(),
         )
         return Arm(record, text, rows, self._columns, self._chosen)
+
+
+class _Targets:
+    """Counts what the results of one arm have to do with what is right."""
+
+    def __init__(self) -> None:
+        self._counts, self._other, self._last = Counter[str](), "", ""
+
+    def add(self, each: Reading, success: bool, *, wrong: bool) -> None:
+        """Count one result."""
+        target = each.target.strip()
+        if not target:
+            return
+        counts, plain = self._counts, spelled(target)
+        if target != self._last:
+            self._other, self._last = self._last, target
+        if each.prompt:
+            # Labels, and what examples hold, stand there beside other targets; a leak is of its own.
+            own = len(target) >= SHORT and target in each.prompt
+            counts["prompts"] += 1
+            counts["shown"] += own and bool(self._other) and self._other not in each.prompt
+        said = "\n".join(each.wrote or (each.completion,)).strip()
+        if said and len(said) <= 2 * len(target) + 40 and spelled(said) == plain:
+            counts["exact"] += 1
+            counts["missed"] += wrong
+        if success and len(plain.split()) >= LONG:
+            counts["right"] += 1
+            counts["repeated"] += plain in " ".join(said.split())
+
+    def found(self) -> SeenTargets | None:
+        """Return the counts; None where no target is known."""
+        if not self._last:
+            return None
+        return SeenTargets(**{name: self._counts[name] for name in SeenTargets.model_fields})
 
 
 def _numbered(rows: list[JudgedRow], most: int | None, name: str) -> list[JudgedRow]:

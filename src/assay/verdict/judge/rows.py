@@ -7,7 +7,6 @@ A row answers what the statistics ask of an episode, in a tenth of its memory, s
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import json
 import math
@@ -20,6 +19,7 @@ from typing import cast
 from assay.core.errors import DataError
 from assay.core.records import Episode, ParseOutcome
 from assay.verdict.evidence.words.remarks import Remark, remark
+from assay.verdict.judge.contents import differ, identity_of, parts_of
 
 SCORE = "score"  # the flag under which a score in [0, 1] is measured: score_rate
 NO_STRATA: Mapping[str, str] = {}
@@ -80,7 +80,7 @@ class JudgedRow:
     truncated: int | None = None  # completions that hit the limit of tokens
     unparsed: int | None = None
     strata: Mapping[str, str] = field(default_factory=no_strata)
-    content: str = ""  # of the question and what is right
+    content: str = ""  # of the question and what is right, as contents.py has it
     prompt: str = ""  # of the prompt as the model saw it
     completion: str = ""
     fault: str = ""  # error, timeout or empty: how it ended, where that is known
@@ -134,11 +134,6 @@ def as_episodes(rows: Sequence[JudgedRow]) -> Sequence[Episode]:
 def all_know(rows: Iterable[JudgedRow], name: str) -> bool:
     """Return whether a field is known of every row."""
     return all(getattr(row, name) is not None for row in rows)
-
-
-def short_digest(text: str) -> str:
-    """Return 16 hex digits of a text's sha256; "" for no text."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16] if text else ""
 
 
 def rows_text(rows: Sequence[JudgedRow]) -> str:
@@ -219,6 +214,7 @@ def _rows_of(text: str) -> Iterator[JudgedRow]:
             or success not in "01"
         ):
             raise ValueError(f"item {item}: no score that could have been read")
+        parts_of(content)
         yield row
 
 
@@ -227,7 +223,9 @@ def by_content(before: Sequence[JudgedRow], after: Sequence[JudgedRow]) -> bool:
 
     Every item has to have a content of its own, and both arms the same contents.
     """
-    homes = [_contents(rows) for rows in (before, after)]
+    homes = [
+        {item: identity_of(content) for item, content in _contents(rows).items()} for rows in (before, after)
+    ]
     if not homes[0] or homes[0].keys() == homes[1].keys():
         return False
     names = [{content: item for item, content in home.items() if content} for home in homes]
@@ -239,7 +237,7 @@ def by_content(before: Sequence[JudgedRow], after: Sequence[JudgedRow]) -> bool:
     clusters = {row.item_id: row.cluster for row in before}
     alone = all(row.cluster == row.item_id for row in after)
     for row in after:
-        item = names[0][row.content]
+        item = names[0][identity_of(row.content)]
         row.cluster = clusters[item] if alone else row.cluster
         row.item_id = item
     return True
@@ -261,7 +259,7 @@ def obstacles(
         arms = [{"arm": arm, "n": len(ids), "items": _some(ids)} for arm, ids in only.items() if ids]
         found.append(remark("items_in_one_arm", arms=arms))
     shared = first.keys() & other.keys()
-    odd = [item for item in shared if first[item] and other[item] and first[item] != other[item]]
+    odd = [item for item in shared if differ(first[item], other[item])]
     if odd:
         found.append(remark("other_questions", arm=name, n=len(odd), of=len(shared), items=_some(odd)))
     drawn = {arm: Counter(row.item_id for row in rows) for arm, rows in (("before", before), (name, after))}
@@ -283,9 +281,10 @@ def unite_same(before: Sequence[JudgedRow], others: Sequence[Sequence[JudgedRow]
     What asks the same is answered the same: as many items they would be no more evidence.
     """
     items = {row.item_id: row for rows in (*others, before) for row in rows if row.content}
-    asked: dict[str, list[str]] = defaultdict(list)
+    asked: dict[tuple[str, str], list[str]] = defaultdict(list)
     for row in items.values():
-        asked[row.content].append(row.cluster)
+        found = parts_of(row.content)
+        asked[found.wording or found.question, found.target].append(row.cluster)
     root: dict[str, str] = {}
 
     def find(name: str) -> str:
@@ -346,7 +345,7 @@ def warnings(before: Sequence[JudgedRow], after: Sequence[JudgedRow], name: str)
         for item in shared
         if not (contents[0][item] and contents[1][item]) and not (prompts[0][item] and prompts[1][item])
     ]
-    if unknown:
+    if 0 < len(unknown) < len(shared):  # of none it is said with all that no file says
         found.append(remark("prompts_not_held", arm=name, n=len(unknown), of=len(shared)))
     other = [
         item

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping
@@ -52,6 +51,17 @@ class SourceFile(Record):
     made: str | None = Field(default=None, description="the day on which the results were made")
 
 
+class SeenTargets(Record):
+    """What the results of an arm have to do with what is right, by their texts: counts of results."""
+
+    prompts: int = Field(ge=0, description="whose prompt and target are known")
+    shown: int = Field(ge=0, description="of these: whose prompt holds its own target and not another one")
+    exact: int = Field(ge=0, description="whose completion is the target and nothing else")
+    missed: int = Field(ge=0, description="of these: with the score 0")
+    right: int = Field(ge=0, description="with the full score, of a target of twelve words or more")
+    repeated: int = Field(ge=0, description="of these: whose completion holds the target word for word")
+
+
 class ArmRecord(Record):
     """One arm: where its results came from, and what could not be read of them."""
 
@@ -61,6 +71,7 @@ class ArmRecord(Record):
     rows: int = Field(ge=0)
     has_success: bool = Field(description="whether every result says that it succeeded, or not")
     clustered: int = Field(default=0, ge=0, description="rows for which a table named a cluster")
+    targets: SeenTargets | None = Field(default=None, description="null: no target is known")
     blockers: tuple[Remark, ...] = Field(description="what bars a claim")
     notes: tuple[Remark, ...]
     # Said where it is judged, and kept nowhere: the rows of a package do not have the texts.
@@ -89,7 +100,7 @@ class Judgement(Record):
     """What was asked, and of what: from this and the rows beside it everything else in the package
     follows."""
 
-    kind: Literal["assay-judge/3"] = "assay-judge/3"
+    kind: Literal["assay-judge/4"] = "assay-judge/4"
     assay: str
     before: ArmRecord
     after: ArmRecord
@@ -124,7 +135,9 @@ class Reading:
     truncated: int | None = None
     unparsed: int | None = None
     strata: Mapping[str, str] = field(default_factory=no_strata)
-    content: str = ""
+    question: str = ""
+    target: str = ""
+    wording: str = ""  # the question as text, where `question` is none
     prompt: str = ""
     completion: str = ""
     model: str | None = None
@@ -218,11 +231,3 @@ def truth_of(value: Any, where: str, what: str, fix: str = f"write {TRUTHS}") ->
     if number not in (0.0, 1.0):
         raise refuse(f"true or false as {what}", repr(value), where, fix)
     return number == 1.0
-
-
-def text_of(value: Any) -> str:
-    """Return what identifies a value: a text as it is, anything else as JSON with sorted keys; "" for
-    None."""
-    if value is None or isinstance(value, str):
-        return value or ""
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)

@@ -7,7 +7,7 @@ before. The claim says so, and without rivals it can show no skill, however much
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ from assay.core.errors import DataError
 from assay.core.records import Interval
 from assay.core.seeds import derive_seed, rng
 from assay.verdict.evidence.claim.claim import Beside, Claim, Compared, Played, compare, differences_of
-from assay.verdict.evidence.claim.differences import deltas
+from assay.verdict.evidence.claim.differences import compare_measure, deltas, measure_of_primary
 from assay.verdict.evidence.claim.plan import ClaimPlan, usual_worst
-from assay.verdict.evidence.claim.warnings import cut_off
+from assay.verdict.evidence.claim.verdict import unpaired
 from assay.verdict.evidence.words.remarks import Remark, remark
 from assay.verdict.judge.alike import (
     asked_otherwise,
@@ -28,7 +28,9 @@ from assay.verdict.judge.alike import (
     not_known,
     require_direction,
 )
-from assay.verdict.judge.doubts import doubts
+from assay.verdict.judge.contents import parts_of
+from assay.verdict.judge.doubts import doubts, other_units
+from assay.verdict.judge.graded import compare_grading
 from assay.verdict.judge.missing import settle
 from assay.verdict.judge.plan import dated, departures
 from assay.verdict.judge.rows import (
@@ -46,10 +48,8 @@ from assay.verdict.judge.suite import LABEL
 from assay.verdict.statistics.openings import opening_level
 from assay.verdict.statistics.report import Decoding, Report, summarise
 
-# More independent items than these are put together at random into so many groups: the test then costs what
-# these cost, and its interval is wider by about a fortieth of a point.
-MOST_CLUSTERS = 4096
 ALPHA, PARSED_MARGIN = 0.05, 0.05  # of the presets' plans
+SHARED = 0.1  # of the items, from which shared passages are said
 FULL_MARGIN = 0.05  # share of full scores, beside the mean
 CHOSEN = "chosen elsewhere"
 _MEASURES = (
@@ -155,21 +155,30 @@ def _judge(
         found = obstacles(before, rows, name, draws=name == "after")
         stops += [each for each in found if whole or each.code not in ("items_in_one_arm", "other_draws")]
         notes += warnings(before, rows, name)
+        by_model = any("grader" in file.measured for file in (*told.before.files, *records[name].files))
+        odd, twice = compare_grading(before, rows, name, primary, by_model=by_model)
+        stops += odd
+        notes += twice
     for record in records.values():
         notes += record.notes
-    stops += measured_otherwise(told) + limits_decide(told, before, after)
+    stops += measured_otherwise(told) + limits_decide(told, before, after) + other_units(told, arms)
     notes += [*asked_otherwise(told), *not_known(told, arms), *doubts(told, arms)]
     cluster_name = "independent items" if all(row.cluster == row.item_id for row in before) else "clusters"
     everyone = [before, after, *rivals.values()]
-    if same := unite_same(before, everyone[1:]):
-        notes.append(remark("items_ask_the_same", n=same))
-        cluster_name = "clusters"
+    alone = {row.item_id: row.cluster for row in before}
+    same = unite_same(before, everyone[1:])
+    cluster_name = "clusters" if same else cluster_name
     draws = _apart(before, after) / max(1, len({row.cluster for row in before}))
-    n_clusters = _pool(everyone)
-    if n_clusters is not None:
-        notes.append(remark("pooled", n=n_clusters, clusters=cluster_name, groups=MOST_CLUSTERS))
-        cluster_name = "groups"
     plan = _plan(told, before, after, primary, cluster_name, draws)
+    if same:
+        tested = _tested_in(alone, before, after, plan)
+        notes.append(remark("items_ask_the_same", n=same, p=tested and tested[0]))
+    if shared := _passages_of(before):
+        homes = {row.item_id: shared.get(row.item_id, row.cluster) for row in before}
+        tested = _tested_in(homes, before, after, plan)
+        told_of = {"n": len(shared), "passages": len(set(shared.values()))}
+        p, gap = tested or (None, None)
+        notes.append(remark("items_share_passages", **told_of, p=p, difference=gap))
     decoding: Decoding = "decoding not known"
     luck = luck_of(row.item_id for row in before)
     claim = compare(
@@ -188,8 +197,7 @@ def _judge(
             _report(before, plan, told.before.rows_sha256, decoding, luck),
             _report(after, plan, told.after.rows_sha256, decoding, luck),
         )
-        cut = cut_off(*reports) if "truncated_rate" in reports[0].measures else []
-        claim = _as_known(claim, before, after, cut)
+        claim = _as_known(claim, before, after)
         known = differences_of(claim)
         wanted = (set(reports[0].measures) & set(reports[1].measures)) - set(known) - {"median_reward"}
         names = [name for name in reports[0].measures if name in wanted]
@@ -252,23 +260,30 @@ def _apart(*arms: Sequence[JudgedRow]) -> int:
     return len(items) if len(scores) == len(items) * len(arms) else len(arms[0])
 
 
-def _pool(arms: Sequence[Sequence[JudgedRow]]) -> int | None:
-    """Put clusters together at random where there are too many, the same way in every arm; return how many
-    there were, None where they stay as they are.
+def _passages_of(rows: Sequence[JudgedRow]) -> dict[str, str]:
+    """Return by item the passage that it shares with another cluster; nothing where few do."""
+    found = {row.item_id: (parts_of(row.content).passage, row.cluster) for row in rows if row.content}
+    clusters: dict[str, set[str]] = defaultdict(set)
+    for passage, cluster in found.values():
+        clusters[passage].add(cluster)
+    shared = {item: name for item, (name, _) in found.items() if name and len(clusters[name]) > 1}
+    return shared if len(shared) >= SHARED * len(found) else {}
 
-    Larger ones are dealt first, so that groups are of like size; what a row scored has no part in it.
-    """
-    sizes = Counter(cluster for cluster, _ in {(row.cluster, row.item_id) for row in arms[0]})
-    if len(sizes) <= MOST_CLUSTERS:
+
+def _tested_in(
+    homes: Mapping[str, str], before: Sequence[JudgedRow], after: Sequence[JudgedRow], plan: ClaimPlan
+) -> tuple[float, Interval] | None:
+    """Return p and difference of the primary metric with items in other clusters; None where they are too
+    few, or the arms hold other items."""
+    arms = [[copy(row) for row in rows] for rows in (before, after)]
+    for row in (*arms[0], *arms[1]):
+        row.cluster = homes.get(row.item_id, row.cluster)
+    if unpaired(dict(zip(("before", "after"), map(as_episodes, arms), strict=True))):
         return None
-    keys = {name: hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest() for name in sizes}
-    order = sorted(sizes, key=lambda name: (-sizes[name], keys[name]))
-    names = [f"group {k:04d}" for k in range(MOST_CLUSTERS)]
-    homes = {name: names[k % MOST_CLUSTERS] for k, name in enumerate(order)}
-    for rows in arms:
-        for row in rows:
-            row.cluster = homes.get(row.cluster, row.cluster)
-    return len(sizes)
+    measure = measure_of_primary(plan.primary)
+    one, other = map(as_episodes, arms)
+    found = compare_measure(one, other, measure, rng("homes"), unseen=plan.unseen)
+    return None if found.p is None else (found.p, found.difference)
 
 
 def _plan(
@@ -355,12 +370,10 @@ def _report(rows: list[JudgedRow], plan: ClaimPlan, policy: str, decoding: Decod
     )
 
 
-def _as_known(
-    claim: Claim, before: Sequence[JudgedRow], after: Sequence[JudgedRow], further: Sequence[Remark]
-) -> Claim:
+def _as_known(claim: Claim, before: Sequence[JudgedRow], after: Sequence[JudgedRow]) -> Claim:
     """Return the claim without what its results say nothing of."""
     unknown = _unknown(before) | _unknown(after)
-    update: dict[str, object] = {"warnings": (*claim.warnings, *further)}
+    update: dict[str, object] = {}
     if "parsed_rate" in unknown:
         update["gain_split"] = None
     if "mean_tokens" in unknown:

@@ -19,6 +19,7 @@ from assay.core.records import Interval
 from assay.rollout.evaluation.clusters import Array, ClusterSums, cluster_sums
 
 _NORMAL = float(ndtri(0.975))
+MOST_RESAMPLED = 4096  # clusters of a bootstrap or of made-up experiments; more are put together
 _AT_ONCE = 100_000  # draws of clusters: more would leave the processor's cache
 
 
@@ -154,11 +155,25 @@ def studentised_test(sums: ClusterSums, counts: Array) -> tuple[float, Interval]
     return min(1.0, 2 * tail / len(t)), found
 
 
+def grouped(sums: ClusterSums, rng: np.random.Generator) -> ClusterSums:
+    """Return clusters put together at random into groups of like size, where there are more than
+    `MOST_RESAMPLED`; names have no part in it."""
+    n = len(sums.names)
+    if n <= MOST_RESAMPLED:
+        return sums
+    order = rng.permutation(np.lexsort((sums.totals, sums.sizes)))
+    order = order[np.argsort(-sums.sizes[order], kind="stable")]
+    home = np.arange(n) % MOST_RESAMPLED
+    totals, sizes = (np.bincount(home, each[order]).astype(float) for each in (sums.totals, sums.sizes))
+    return ClusterSums(tuple(map(str, range(MOST_RESAMPLED))), totals, sizes)
+
+
 def mean_interval(sums: ClusterSums | None, rng: np.random.Generator, resamples: int = 2000) -> Interval:
     """Return the mean of one arm (or of paired differences) with its studentised cluster-bootstrap
     interval."""
     if sums is None:
         return missing()
+    sums = grouped(sums, rng)
     return studentised_interval(sums, resample_counts(len(sums.names), rng, resamples))
 
 

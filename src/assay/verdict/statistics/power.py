@@ -29,6 +29,7 @@ from assay.rollout.dataset.suite import FEWEST_CLUSTERS, WORST, Unseen
 from assay.rollout.evaluation.clusters import Array, ClusterSums
 from assay.rollout.evaluation.measures import value_of
 from assay.verdict.statistics.bounded_mean import not_better, smallest_certain_gain
+from assay.verdict.statistics.intervals import grouped
 
 POWER = 0.8
 # Gains of small models under GRPO were seen to differ between items by 10 to 30 points; 20 is what is planned
@@ -325,6 +326,7 @@ def detectable_effect(
     Experiments are resamples of the clusters, moved to a common mean. None under two clusters, or where no
     difference up to 1 would be found.
     """
+    sums = grouped(sums, labelled_rng("groups", len(sums.names)))
     n = len(sums.names)
     if n < 2:
         return None

@@ -13,8 +13,9 @@ from assay.rollout.tables.columns import IN_ORDER, OPTION, Columns, Meaning, loo
 from assay.rollout.tables.lines import Row, refuse
 from assay.rollout.tasks.protocol import Item
 from assay.rollout.tasks.wrappings import read_message
+from assay.verdict.judge.contents import text_of
 from assay.verdict.judge.forms import cut_off
-from assay.verdict.judge.sources import text_of, truth_of, whole_of
+from assay.verdict.judge.sources import truth_of, whole_of
 
 Form = Literal["assay episodes", "table of completions", "transcripts"]
 # Of verifiers, and of evalplus beside a solution: an item that is there again is its next draw.

@@ -117,10 +117,12 @@ def effect_words(direction: Direction | None, size: Size | None) -> str:
     """Return direction and size in a few words.
 
     >>> effect_words("better", "matters"), effect_words("not shown", "equivalent")
-    ('better, matters', 'equivalent')
-    >>> effect_words("worse", "not shown")
-    'worse'
+    ('a gain that matters', 'no change that matters')
+    >>> effect_words("worse", "not shown"), effect_words("better", "less than matters")
+    ('a loss', 'a gain too small to matter')
     """
     if direction in (None, "not shown"):
-        return "equivalent" if size == "equivalent" else "no difference shown"
-    return str(direction) if size == "not shown" else f"{direction}, {size}"
+        return "no change that matters" if size == "equivalent" else "no change shown"
+    called = "a gain" if direction == "better" else "a loss"
+    more = {"matters": " that matters", "less than matters": " too small to matter"}
+    return called + more.get(str(size), "")

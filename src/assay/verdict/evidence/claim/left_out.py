@@ -10,7 +10,7 @@ from pydantic import Field
 from scipy.special import stdtrit  # type: ignore[import-untyped,unused-ignore]
 
 from assay.core.records import Episode, Record
-from assay.rollout.evaluation.clusters import ClusterSums
+from assay.rollout.evaluation.clusters import Array, ClusterSums
 from assay.verdict.evidence.claim.differences import paired
 
 
@@ -57,26 +57,37 @@ def leave_one_out(
     whole = paired(before, after, measure)
     if whole is None or len(whole.names) < 3:
         return None
-    parts: dict[str, ClusterSums] = {}
-    for k, name in enumerate(whole.names):
-        kept = np.arange(len(whole.names)) != k
-        names = (*whole.names[:k], *whole.names[k + 1 :])
-        parts[f"cluster {name}"] = ClusterSums(names, whole.totals[kept], whole.sizes[kept])
-    n_clusters = len(parts)
+    means, sides = _without_each(whole, alpha)
+    found = [
+        LeftOut(part=f"cluster {name}", difference=round(mean, 10))
+        for name, mean in zip(whole.names, means.tolist(), strict=True)
+    ]
+    n_clusters = len(found)
     for label, value in sorted({pair for e in before for pair in e.strata.items()}):
         arms = [[e for e in arm if e.strata.get(label) != value] for arm in (before, after)]
         rest = paired(arms[0], arms[1], measure) if arms[0] else None
         if rest is not None:
-            parts[f"{label}={value}"] = rest
-    found = [LeftOut(part=name, difference=round(rest.mean, 10)) for name, rest in parts.items()]
+            found.append(LeftOut(part=f"{label}={value}", difference=round(rest.mean, 10)))
+            sides = np.append(sides, _side(rest, alpha))
     side = _side(whole, alpha) if shown else 0
     return LeaveOneOut(
         n_clusters=n_clusters,
-        n_strata=len(parts) - n_clusters,
+        n_strata=len(found) - n_clusters,
         smallest=min(found, key=lambda each: each.difference),
         largest=max(found, key=lambda each: each.difference),
-        holds=None if side == 0 else all(_side(rest, alpha) == side for rest in parts.values()),
+        holds=None if side == 0 else bool((sides == side).all()),
     )
+
+
+def _without_each(sums: ClusterSums, alpha: float) -> tuple[Array, Array]:
+    """Return the mean without each cluster, and on which side of 0 it then lies as of `_side`, [clusters]."""
+    n, totals, sizes = len(sums.names) - 1, sums.totals, sums.sizes
+    means = (totals.sum() - totals) / (sizes.sum() - sizes)
+    squares, cross, weights = (each.sum() - each for each in (totals * totals, totals * sizes, sizes * sizes))
+    spread = np.maximum(squares - 2 * means * cross + means * means * weights, 0.0)
+    errors = np.sqrt(n / (n - 1) * spread) / (sizes.sum() - sizes)
+    reach = float(stdtrit(n - 1, 1 - alpha / 2)) * errors
+    return means, np.where(np.abs(means) <= reach, 0.0, np.sign(means))
 
 
 def _side(sums: ClusterSums, alpha: float) -> int:

@@ -43,18 +43,6 @@ GATE: dict[Verdict, int] = {
 NO_GAIN = 7
 
 
-def gate_code(verdict: Verdict, *, strict: bool) -> int:
-    """Return the exit code that follows from a word; not strict: 0 for whatever could be evaluated.
-
-    >>> [gate_code(word, strict=True) for word in ("BETTER", "NO EVIDENCE", "REGRESSED", "NOT EVALUABLE")]
-    [0, 7, 8, 5]
-    >>> gate_code("REGRESSED", strict=False), gate_code("DRAFT", strict=False)
-    (0, 6)
-    """
-    code = GATE.get(verdict, NO_GAIN)
-    return code if strict or code in (GATE["NOT EVALUABLE"], GATE["DRAFT"]) else 0
-
-
 class Guardrail(Record):
     """A measure that may not get worse: held if its interval excludes the loss, regressed if it excludes no
     loss."""
@@ -268,6 +256,6 @@ def warnings(
     ]
     if open_ones := [g.measure for g in claim["guardrails"] if g.outcome == "inconclusive"]:
         found.append(remark("guardrails_open", measures=open_ones))
-    if claim["before_policy"] == claim["after_policy"]:
+    if claim["before_policy"] == claim["after_policy"] and claim["split"] != "tasks":
         found.append(remark("same_policy"))
     return tuple(found)

@@ -115,9 +115,9 @@ def answer_of(episode: Episode) -> str:
 
 
 def one_answer(effect: Effect, before: Sequence[Episode], after: Sequence[Episode]) -> list[Remark]:
-    """Return that what is better gives the same answer to nearly all items, and did not before: a constant
-    answer would do as well, whether or not the plan has one among its rivals."""
-    if effect.direction != "better":
+    """Return that what is not shown to be worse gives the same answer to nearly all items, and did not
+    before: a constant answer would do as well, whether or not the plan has one among its rivals."""
+    if effect.direction == "worse":
         return []
     shares = []
     for arm in (before, after):

@@ -22,7 +22,7 @@ from assay.verdict.evidence.formatting import (
     p_number,
     split_word,
 )
-from assay.verdict.evidence.words.sentences import controls_said
+from assay.verdict.evidence.words.sentences import controls_said, heading, warned
 from assay.verdict.statistics.report import Report
 
 Row = dict[str, float | int | None]
@@ -219,11 +219,11 @@ def readme_block(
     own. The first table holds only the main measures; the report holds all. Where the claim is not evaluable
     only verdict, sentence and warnings are written.
     """
-    blocks = [f"**{claim.verdict}.** {visible(claim.sentence)}"]
+    blocks = [f"**{heading(claim)}.** {visible(claim.sentence)}"]
     if claim.first_said:
         blocks.append(visible(claim.first_said))
     if claim.warnings:
-        blocks.append("\n".join(f"- {one_line(str(each))}" for each in claim.warnings))
+        blocks.append("\n".join(f"- {one_line(each)}" for each in warned(claim)))
     if claim.verdict == "NOT EVALUABLE":
         return "\n\n".join(blocks) + "\n"
     if said := controls_said(claim):

@@ -23,11 +23,24 @@ if TYPE_CHECKING:
     from assay.verdict.evidence.claim.claim import Claim
 
 
+# What of results that were made elsewhere is nearly always so.
+ON_TRUST = ("plan_afterwards", "not_known_alike", "control_not_run")
+
+
 def heading(claim: Claim) -> str:
     """Return the verdict with direction and size."""
     if claim.effect is None or claim.verdict == "NOT EVALUABLE":
         return claim.verdict
     return f"{claim.verdict} ({effect_words(claim.effect.direction, claim.effect.size)})"
+
+
+def warned(claim: Claim) -> list[str]:
+    """Return the warnings as texts; of results that were made elsewhere in one what is taken on trust of
+    nearly all such results."""
+    if not claim.made_elsewhere:
+        return [*map(str, claim.warnings)]
+    trusted = " ".join(str(each) for each in claim.warnings if each.code in ON_TRUST)
+    return [str(each) for each in claim.warnings if each.code not in ON_TRUST] + [trusted] * bool(trusted)
 
 
 def sentence_of(claim: Claim) -> str:
@@ -124,7 +137,7 @@ def _reach(claim: Claim) -> str:
     made = next((each.values["made"] for each in claim.warnings if each.code == "planned"), None)
     how = "judged afterwards" if made is None else f"judged by a plan of {made}"
     brought = ", ".join(sorted(claim.plan.rivals))
-    rivals = f"rivals were brought by whoever judged: {brought}" if brought else "no rivals were given"
+    rivals = f"baselines were brought by whoever judged: {brought}" if brought else "no baselines were given"
     return f"Results made elsewhere and {how}; {rivals}."
 
 
