@@ -4,6 +4,7 @@ killed, never on what GRPO meets, and further fine-tuning is a rival that has to
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,11 @@ import pytest
 from assay.core.config.reading import parse_params
 from assay.core.errors import AssayError, ConfigError, PolicyError, TaskError
 from assay.core.records import Episode
-from assay.core.storage.json import read_record, read_records
+from assay.core.storage.json import read_record, read_records, write_json
+from assay.package.verification.content.training import items_in_order
+from assay.package.verification.stated import facts_within_bounds, rivals_told
+from assay.package.verification.suites import policies_named
+from assay.package.verification.unpacked import Unpacked
 from assay.pipeline.heldout_ledger import openings
 from assay.pipeline.note_openings import tries
 from assay.pipeline.project import Project
@@ -21,10 +26,14 @@ from assay.pipeline.rival_files import BaseRivals
 from assay.rollout.dataset.suite import parted
 from assay.rollout.policy.base import sft, tiny
 from assay.rollout.policy.digests import digest_folder
-from assay.stages import base, fingerprint, pre_eval
+from assay.stages import base, control, fingerprint, package, post_eval, pre_eval, render_evidence, train
+from assay.stages.packing.archive import unpack
+from assay.verdict.evidence.claim.claim import Claim
 from assay.verdict.evidence.claim.what_was_run import BaseFacts
 from tests import own_data
+from tests.house import ROOT
 from tests.stages.test_own_base import small
+from tests.verification.made_lock import lock
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 LORA = {"r": 2, "alpha": 4, "dropout": 0.5, "target_modules": "all-linear"}
@@ -158,3 +167,38 @@ def test_further_fine_tuning_plays_as_a_rival_of_its_own_and_is_no_try_at_the_re
     assert ledger is not None and not tries(ledger, suite.contents, before, suite.digest)
     pre_eval.run(project)
     assert read_records(project.results("rival_more_sft.jsonl"), Episode, fix="") == rows
+
+
+@pytest.mark.long
+def test_a_fine_tuned_base_goes_through_every_stage_and_claim_and_package_say_so(tmp_path: Path) -> None:
+    project = fine_tuned(tmp_path / "project", more=2)
+    root = project.root
+    for name in ("constraints.txt", "requirements.txt", "pyproject.toml", "LICENSE", "dvc.yaml"):
+        shutil.copy(ROOT / name, root)
+    values = project.params.model_dump(mode="json")
+    values["claim"]["controls"] = ["aa"]
+    (root / "params.yaml").write_text(json.dumps(values))
+    for code in ("src/assay", "tasks"):
+        shutil.copytree(ROOT / code, root / code, ignore=shutil.ignore_patterns("__pycache__"))
+    project = Project(root, parse_params(values))
+    for stage in (fingerprint, base, pre_eval, train, control, post_eval, render_evidence):
+        stage.run(project)
+    lock(project)
+    package.run(project)
+    claim = read_record(project.results("claim.json"), Claim, fix="")
+    assert claim.sentence.endswith("rows).") and "this base (mine + SFT on" in claim.sentence
+    assert claim.rivals["more_sft"].kind == "trained otherwise" and "base_fine_tuned" in {
+        w.code for w in claim.warnings
+    }
+    manifest = json.loads(project.observed("manifest.json").read_text())
+    assert manifest["base_sft"]["train_rows"] == len(project.items("train"))
+    unpack(root / "dist/assay-package.tar", tmp_path / "unpacked")
+    unpacked = Unpacked(tmp_path / "unpacked")
+    assert "SFT on" in (tmp_path / "unpacked/README.md").read_text()
+    assert not (tmp_path / "unpacked/models/base").exists()
+    for look in (facts_within_bounds, policies_named, items_in_order, rivals_told):
+        assert look(unpacked).wrong == [], look
+    told = json.loads((tmp_path / "unpacked/evidence/results/base/base.json").read_text())
+    told["sft"]["rows"] = told["sft"]["train_rows"]
+    write_json(tmp_path / "unpacked/evidence/results/base/base.json", told)
+    assert any("the data have" in each for each in facts_within_bounds(Unpacked(tmp_path / "unpacked")).wrong)
