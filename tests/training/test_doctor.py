@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import shutil
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+from assay.checks import findings as checks
 from assay.checks.doctor import command as tool
 from assay.checks.doctor import probe
 from assay.checks.doctor.examination import examine_without_model
@@ -124,9 +126,28 @@ def test_a_training_is_refused_with_all_its_faults_and_their_fixes() -> None:
     findings = setup.examined()
     with pytest.raises(TrainingError) as caught:
         refuse_faults(findings)
-    for told in ("2 faults", "learning rate", "KL probe", "train.kl_probe_episodes: 40", "health.preflight"):
+    for told in (
+        "2 faults",
+        "learning rate",
+        "KL probe",
+        "train.kl_probe_episodes: 40",
+        "health.let_pass: [",
+    ):
         assert told in str(caught.value)
     refuse_faults([finding for finding in findings if finding.level != "fault"])
+
+
+def test_a_fault_is_let_pass_alone_by_its_name_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(checks, "complain", said.append)
+    findings = settings(train__learning_rate=0.5, train__kl_probe_episodes=64)(healthy()).examined()
+    with pytest.raises(TrainingError) as caught:
+        refuse_faults(findings, let_pass=["KL probe"])
+    assert "found 1 fault" in str(caught.value) and "train.kl_probe_episodes" not in str(caught.value)
+    assert len(said) == 1 and said[0].startswith("let pass (health.let_pass): FAULT KL probe")
+    answered = re.search(r"health\.let_pass: (\[.*\]) trains", str(caught.value))
+    assert answered is not None
+    refuse_faults(findings, let_pass=json.loads(answered[1]))
 
 
 @pytest.mark.parametrize(

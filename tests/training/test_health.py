@@ -92,6 +92,47 @@ def test_a_step_without_a_measurement_neither_counts_nor_clears(
     assert told(watched(series(signal, gappy))) == [(3 * step - 2, rule, level) for step, level in expected]
 
 
+# Of a base's 20 completions so many do not parse and so many are cut off; then the shares of each step.
+BASES: list[tuple[int, int, list[float], list[float], set[str]]] = [
+    (0, 0, [1.0, 0.95, 1.0], [0.0] * 3, set()),
+    (0, 0, [1.0, 0.95, 0.6], [0.0] * 3, {"parsed RED"}),
+    (2, 0, [0.9, 0.9, 0.95], [0.0] * 3, set()),
+    (2, 0, [0.9, 0.9, 0.65], [0.0] * 3, {"parsed RED"}),
+    (6, 0, [0.65, 0.75, 0.9], [0.0] * 3, set()),
+    (6, 0, [0.65, 0.75, 0.35], [0.0] * 3, {"parsed RED"}),
+    (10, 0, [0.45, 0.55, 0.7], [0.0] * 3, set()),
+    (10, 0, [0.45, 0.55, 0.15], [0.0] * 3, {"parsed RED"}),
+    (14, 0, [0.25, 0.35, 0.9], [0.0] * 3, set()),
+    (19, 0, [0.0, 0.05, 0.4], [0.0] * 3, set()),
+    (20, 0, [0.0, 0.0, 0.1], [0.0] * 3, set()),
+    (20, 0, [0.0, 0.6, 0.0], [0.0] * 3, set()),  # what is learned and lost again success and reward tell
+    (0, 0, [1.0] * 6, [0.6] * 6, {"truncated AMBER", "truncated RED"}),
+    (0, 6, [1.0] * 6, [0.35, 0.3, 0.25, 0.2, 0.1, 0.0], set()),
+    (0, 6, [1.0] * 6, [0.85] * 6, {"truncated AMBER", "truncated RED"}),
+    (12, 12, [0.4, 0.45, 0.6, 0.7, 0.8, 0.9], [0.6, 0.6, 0.5, 0.4, 0.2, 0.1], set()),
+    (12, 12, [0.4] * 6, [0.99] * 6, {"truncated AMBER", "truncated RED"}),
+]
+
+
+@pytest.mark.parametrize(("failed", "cut", "parsed", "truncated", "rings"), BASES)
+def test_what_the_base_did_before_training_is_no_alarm_and_a_fall_from_there_is(
+    failed: int, cut: int, parsed: list[float], truncated: list[float], rings: set[str]
+) -> None:
+    monitor, before = Monitor(SETTINGS, ONE_PART), []
+    for k in range(20):
+        changed = {"truncated": k < cut, **({"outcome": "failed"} if k < failed else {})}
+        before.append(
+            episode(f"i{k}", 0.0, False).model_copy(update={"turns": (turn().model_copy(update=changed),)})
+        )
+    monitor.validation(0, before)
+    found = []
+    for k, (share, cut_off) in enumerate(zip(parsed, truncated, strict=True), start=1):
+        found += monitor.step(StepSignals(step=k, item_ids=("i1",), parsed=share, truncated=cut_off))
+        monitor = Monitor.restore(SETTINGS, ONE_PART, monitor.state())
+    told_rules = {f"{each.rule} {each.level}" for each in found if each.level != "GREEN"}
+    assert rings <= told_rules and {each for each in told_rules if "RED" in each} <= rings
+
+
 def test_where_nothing_is_measured_nothing_is_said_and_nothing_is_called_well() -> None:
     monitor = Monitor(SETTINGS, ONE_PART)
     assert not [event for k in range(1, 30) for event in monitor.step(StepSignals(step=k))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from assay.core.console import complain
 from assay.core.counting import counted
 from assay.core.errors import AssayError, TrainingError
 from assay.core.records import Record
@@ -77,26 +79,34 @@ def verdict_of(findings: Sequence[Finding]) -> Level:
 
 
 def refuse_faults(
-    findings: Sequence[Finding], where: str = "the examination before the first step (health.preflight)"
+    findings: Sequence[Finding],
+    where: str = "the examination before the first step (health.preflight)",
+    *,
+    let_pass: Sequence[str] = (),
 ) -> None:
-    """Return if there is no fault.
+    """Return if there is no fault but those of looks that were answered for, which are said.
 
     Args:
         findings: What was found.
         where: Which look found it.
+        let_pass: The checks whose faults are answered for (health.let_pass).
 
     Raises:
         TrainingError: There is one; tells all of them.
     """
     faults = [finding for finding in findings if finding.level == "fault"]
+    for finding in (each for each in faults if each.check in let_pass):
+        complain(f"let pass (health.let_pass): {in_words(finding)}")
+    faults = [each for each in faults if each.check not in let_pass]
     if faults:
+        answered = json.dumps([*let_pass, *dict.fromkeys(each.check for each in faults)])
         told = "; ".join(f"{each.check} ({each.where}): {each.found}" for each in faults)
         fixes = "\n  ".join(f"{each.check}: {each.fix}" for each in faults)
         raise TrainingError(
             "a set-up that can learn",
             found=f"{counted(len(faults), 'faults')}: {told}",
             where=where,
-            fix=f"{fixes}\n  ./run assay doctor looks again; health.preflight: false trains all the same",
+            fix=f"{fixes}\n  ./run assay doctor looks again; health.let_pass: {answered} trains all the same",
         )
 
 

@@ -243,7 +243,8 @@ def look(project: Project) -> None:
         findings += look_once(project, "memory", ahead, lambda: [memory_finding(project)])
     # Not kept with the others: each opening changes it.
     findings = [*findings, level_finding(project)]
-    refuse_faults(findings, "what can be known before a base is there (health.preflight)")
+    where = "what can be known before a base is there (health.preflight)"
+    refuse_faults(findings, where, let_pass=params.health.let_pass)
 
 
 def memory_finding(project: Project) -> Finding:
@@ -380,4 +381,4 @@ def _examine(opened: Training) -> None:
     findings = [*examine(opened.base, training, folder=opened.folder.path, seconds=seconds), *told]
     for finding in (each for each in findings if each.level == "warning"):
         complain(in_words(finding))
-    refuse_faults(findings)
+    refuse_faults(findings, let_pass=params.health.let_pass)

@@ -283,9 +283,9 @@ def _spread(episodes: Sequence[Episode], params: Params) -> Finding:
             "let the reward tell completions apart (task.weights), or choose items and a base that earn"
             " something at times"
         )
-        return check.fault(
-            f"{rewards[0]:g} for each of {counted(len(episodes), 'episodes')}: no gradient", fix
-        )
+        other = 1.0 - 0.05 ** (1.0 / len(episodes))  # Clopper and Pearson (1934), where none was seen
+        found = f"{rewards[0]:g} for each of {counted(len(episodes), 'episodes')}: no gradient"
+        return check.fault(f"{found}; up to {other:.0%} of others may still earn something else", fix)
     if alike is None:
         return check.warning("no group of two episodes left", "see the findings above")
     fix = "take items of another difficulty, or a larger train.group_size"

@@ -57,7 +57,7 @@ SHARES = (
 )
 BELOW = ("entropy", "parsed", "distinct")  # where less is worse
 # What is done about an accident: a training may go on under other values, which is when they are wanted.
-ACCIDENTS = ("preflight", "on_non_finite", "max_skipped", "retries", "max_lost_share")
+ACCIDENTS = ("preflight", "let_pass", "on_non_finite", "max_skipped", "retries", "max_lost_share")
 SIGNALS = (*SHARES, "kl", "length", "clip", "grad_norm")
 
 
@@ -66,6 +66,11 @@ class HealthSettings(Settings):
 
     preflight: bool = Field(
         description="let `assay doctor` look before the first step, and refuse what cannot work"
+    )
+    let_pass: list[str] = Field(
+        default=[],
+        description="looks of that examination whose faults are said and refuse nothing",
+        examples=[["reward spread"]],
     )
     on_non_finite: Literal["stop", "skip", "rollback"] = Field(
         description="for a step in which something is NaN or Inf"

@@ -6,7 +6,7 @@ import math
 
 from assay.core.config.health import HealthSettings, Levels
 from assay.core.records import HonestLevels, HonestPlay
-from assay.health.rules.alarm_levels import DECIMALS
+from assay.health.rules.alarm_levels import DECIMALS, ROUNDING
 from assay.health.rules.commonest import ALL, Common
 from assay.health.rules.signals import SURE
 
@@ -89,6 +89,26 @@ def relative(settings: HealthSettings, play: HonestPlay | None) -> HealthSetting
                 name: never if (level := getattr(moved, name)) is None else level for name in ("amber", "red")
             }
             changed[rule] = own.model_copy(update=limits)
+    return settings.model_copy(update=changed)
+
+
+def with_form(settings: HealthSettings, failed: float | None, cut: float | None) -> HealthSettings:
+    """Return settings whose levels of `parsed` and `truncated` are as far from what the base did before
+    training as they are from a base without a fault, where it was beyond them already: what is to be learned
+    is no harm done.
+
+    Args:
+        settings: The levels.
+        failed: Share of the base's completions that did not parse; None: not known.
+        cut: Share that was cut off.
+    """
+    parsed, truncated, changed = settings.parsed, settings.truncated, dict[str, Levels]()
+    if failed is not None and failed > 1.0 - parsed.amber + ROUNDING:
+        moved = {name: max(0.0, getattr(parsed, name) - failed) for name in ("amber", "red")}
+        changed["parsed"] = parsed.model_copy(update=moved)
+    if cut is not None and cut > truncated.amber + ROUNDING:
+        moved = {name: min(1.0, getattr(truncated, name) + cut) for name in ("amber", "red")}
+        changed["truncated"] = truncated.model_copy(update=moved)
     return settings.model_copy(update=changed)
 
 

@@ -15,13 +15,21 @@ from assay.core.config.health import HealthSettings
 from assay.core.records import Episode, HealthEvent, HealthRule, HonestFacts, HonestPlay
 from assay.health.rules.alarm_levels import DECIMALS, Ladder, RuleReading, Rung
 from assay.health.rules.commonest import Common, Honest, most_common, reading
-from assay.health.rules.relative import has_few_answers, honest_share, relative, unavoidable, with_kl
+from assay.health.rules.relative import (
+    has_few_answers,
+    honest_share,
+    relative,
+    unavoidable,
+    with_form,
+    with_kl,
+)
 from assay.health.rules.signals import Baselines, StepSignals, failures_left, known, step_readings
 from assay.health.rules.validation_rules import ValidationRules
 from assay.rollout.evaluation.alarms import MAX_FIELDS
 from assay.rollout.tasks.protocol import FieldAnswer, Task
 
 DIGEST_CHARS = 16  # of a text's sha256: enough to tell the texts of one window apart
+FAILED, CUT = "failed before training", "truncated before training"
 MIN_FIELD_ITEMS = 10  # of a window: a field of fewer is not judged
 # Of each step: texts, which of them are right, and the same by field, as digests
 Window = list[dict[str, Any]]
@@ -145,6 +153,7 @@ class Monitor:
         # Looked up, not taken: each is taken in where it is judged
         first = [self._baselines.mean(name, n) for name in ("success", "length")]
         settings = with_kl(self._settings, self.play, *first)
+        settings = with_form(settings, self._baselines.mean(FAILED, 1), self._baselines.mean(CUT, 1))
         rules = step_readings(signals, settings, self._baselines, left)
         readings = [healthy, *rules, *self._commonest(self.heard)]
         reward = known(signals.reward)
@@ -153,7 +162,12 @@ class Monitor:
         return self._ladder.climb(signals.step, readings)
 
     def validation(self, step: int, episodes: Sequence[Episode]) -> list[HealthEvent]:
-        """Take the sampled episodes of one validation in and return the alarms whose level they change."""
+        """Take the sampled episodes of one validation in and return the alarms whose level they change; that
+        before the first step says what the base could do."""
+        turns = [turn for episode in episodes for turn in episode.turns]
+        if step == 0 and turns:
+            self._baselines.take(FAILED, sum(turn.outcome == "failed" for turn in turns) / len(turns), 1)
+            self._baselines.take(CUT, sum(turn.truncated for turn in turns) / len(turns), 1)
         return self._ladder.climb(step, self._validations.readings(episodes))
 
     def lost_validation(self, step: int, lost: int, n: int, item_ids: Sequence[str]) -> list[HealthEvent]:

@@ -60,6 +60,7 @@ NUMBERS: dict[str, tuple[float, Looser]] = {
 CHOICES: dict[str, tuple[Any, ...]] = {
     "deterministic": (True,),
     "health.preflight": (True,),
+    "health.let_pass": ([],),
     "health.on_non_finite": ("stop",),
     "dataset.audit.unreadable": ("refuse",),
     "dataset.audit.duplicate_record": ("refuse", "drop"),
