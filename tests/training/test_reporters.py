@@ -1,4 +1,4 @@
-"""A training that is reported to W&B, TensorBoard or trackio is the same training, whatever they do."""
+"""A training that is reported to W&B, TensorBoard, trackio or DVCLive is the same, whatever they do."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import torch
 from transformers import TrainerCallback
 
 from assay.core.config.settings import Params, PretrainedBase
+from assay.core.storage.yaml import read_yaml
 from assay.training.checkpoints.store import Checkpoint, Checkpoints
 from assay.training.grpo import train
 from assay.training.log import reporters
@@ -220,6 +221,29 @@ def test_tensorboard_draws_the_rewards_of_a_training_once_over_an_interruption(
     shown = curves(max(places))["train/reward"]
     assert shown == [(row["step"], pytest.approx(row["reward"], rel=1e-6)) for row in alone[1].train_log]
     assert all(str(folder).encode() not in path.read_bytes() for path in places[0].iterdir())
+
+
+def test_dvclive_keeps_curves_that_dvc_finds_and_neither_settings_nor_numbers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, alone: Any, said: list[str]
+) -> None:
+    pytest.importorskip("dvclive")
+    monkeypatch.setenv("DVCLIVE_DIR", str(tmp_path / "curves"))
+    monkeypatch.setenv("HF_DVCLIVE_LOG_MODEL", "all")
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "train" / "key"
+    assert same(trained(folder), alone) and said == []
+    rows = [
+        line.split("\t")
+        for line in (tmp_path / "curves/plots/metrics/reward.tsv").read_text("utf-8").splitlines()
+    ]
+    assert rows[0] == ["step", "reward"]
+    shown = [(int(step), float(reward)) for step, reward in rows[1:]]
+    assert shown == [(row["step"], pytest.approx(row["reward"])) for row in alone[1].train_log]
+    named = {path.name for path in (tmp_path / "curves").iterdir()}
+    assert named == {"dvc.yaml", "metrics.json", "plots"} and not (tmp_path / "dvc.yaml").exists()
+    assert read_yaml(tmp_path / "curves/dvc.yaml", fix="") == {"plots": [{"plots/metrics": {"x": "step"}}]}
+    kept = [path.read_bytes() for path in (tmp_path / "curves").rglob("*") if path.is_file()]
+    assert all(str(folder).encode() not in content for content in kept)
 
 
 def test_wandb_offline_keeps_a_run_of_the_same_training(

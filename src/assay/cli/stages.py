@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -97,8 +98,12 @@ def package(
 
 
 def _run_stage(name: str, resume_from: Path | None = None, root: Path | None = None) -> None:
+    from assay.cli.tools.stage_times import note_seconds, tell_place
+
+    began = time.monotonic()
     end_with_parent()
     project = _open(name, root)
+    tell_place(name, project.scratch, project.params)
     taken = name == "train" and project.params.external is not None
     if name in ("pre_eval", "train", "control", "post_eval") and not taken:
         _become_several(name, project.params, resume_from)
@@ -125,6 +130,7 @@ def _run_stage(name: str, resume_from: Path | None = None, root: Path | None = N
         note_outcome(project)
     if name == "fingerprint":
         _withdraw(project)  # only now are data and plan known
+    note_seconds(name, project.scratch, project.params, time.monotonic() - began)
 
 
 def _open(name: str, root: Path | None) -> Project:

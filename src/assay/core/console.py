@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -22,6 +23,9 @@ _OUT = Console(file=sys.stdout, soft_wrap=True, highlight=False, markup=False, e
 _ERR = Console(file=sys.stderr, soft_wrap=True, highlight=False, markup=False, emoji=False)
 # Of several processes that train together one speaks; all of them may complain.
 _SPEAKS = os.environ.get("WORLD_SIZE", "1") == "1" or os.environ.get("RANK", "0") == "0"
+
+
+BETWEEN_LINES_S = 60.0  # of what runs where nobody sees a bar
 
 
 _places: list[Callable[[str], str]] = []
@@ -87,21 +91,26 @@ Advance = Callable[..., None]
 def progress(label: str, total: int, done: int = 0) -> Iterator[Advance]:
     """Show a bar with time left while the block runs, from `done` on; yields advance(n, note="").
 
-    A block that ends sooner ends the bar where it is. Without a terminal one line is written at the start
-    and one at the end.
+    A block that ends sooner ends the bar where it is. Without a terminal one line is written at the start,
+    one at the end, and one a minute between them.
     """
     if not _SPEAKS:
         yield lambda n, note="": None
         return
     if not _ERR.is_terminal:
         complain(f"{label} ...")
-        last = [""]
+        told, made = "", 0
+        began = spoke = time.monotonic()
 
         def count(n: int, note: str = "") -> None:
-            last[0] = note or last[0]
+            nonlocal told, made, spoke
+            told, made, at = (f": {note}" if note else told), made + n, time.monotonic()
+            if at - spoke >= BETWEEN_LINES_S and made:
+                spoke, minutes = at, (at - began) / made * (total - done - made) / 60
+                complain(f"{label} {done + made} of {total}, about {max(1, round(minutes))} min left{told}")
 
         yield count
-        complain(f"{label} done{': ' + last[0] if last[0] else ''}")
+        complain(f"{label} done{told}")
         return
     columns = (
         TextColumn("{task.description}"),

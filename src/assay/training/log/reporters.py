@@ -1,5 +1,5 @@
-"""What shows a training elsewhere while it runs: W&B, TensorBoard and trackio, by the callbacks transformers
-has for them.
+"""What shows a training elsewhere while it runs: W&B, TensorBoard, trackio and DVCLive, by the callbacks
+transformers has for them.
 
 Chosen by the environment and not by a parameter: a reporter changes no result. Whatever one of them does, its
 end included, the training goes on as if it had never been there.
@@ -30,9 +30,10 @@ from assay.rollout.policy.base.pretrained import LOCAL, name_of
 from assay.training.log.history import History
 from assay.training.rollouts import untouched
 
-# Who reports is named by a variable that says where to; trackio's is ours, since its callback is told by an
-# argument.
+# Who reports is named by a variable that says where to; those of trackio and DVCLive are ours, since their
+# callbacks are told by an argument.
 VARIABLES = {"wandb": "WANDB_PROJECT", "tensorboard": "TENSORBOARD_LOGGING_DIR", "trackio": "TRACKIO_PROJECT"}
+VARIABLES |= {"dvclive": "DVCLIVE_DIR"}
 HASHED = "./run python -m pip install --require-hashes --no-deps --no-build-isolation -r requirements"
 INSTALL = {name: f"{HASHED}/{name}.txt" for name in VARIABLES}
 NAME = "reported_as.txt"  # in the folder of the run: the name it goes by elsewhere
@@ -43,8 +44,8 @@ _LEFT_OUT = ("step", "epoch", "skipped", "lost", "retries")
 
 
 def asked_for() -> dict[str, str]:
-    """Return who is to report and where to: W&B's project, TensorBoard's folder, trackio's project, as the
-    environment says."""
+    """Return who is to report and where to: W&B's project, TensorBoard's folder, trackio's project, DVCLive's
+    folder, as the environment says."""
     found = {kind: os.environ.get(variable, "").strip() for kind, variable in VARIABLES.items()}
     return {kind: where for kind, where in found.items() if where}
 
@@ -57,7 +58,7 @@ def reporting(
     the training ends.
 
     A training that is gone on with keeps its name, so that its run elsewhere is continued: steps that are
-    made again stand twice in W&B and trackio, and once in TensorBoard.
+    made again stand twice in W&B, trackio and DVCLive, and once in TensorBoard.
 
     Args:
         params: Shown beside the curves where the reporter has a place for settings.
@@ -151,7 +152,7 @@ class Reporter:
     of this machine are no reporter's business. What it raises is said once and ends its reports.
 
     Args:
-        kind: wandb, tensorboard or trackio.
+        kind: wandb, tensorboard, trackio or dvclive.
         where: What its variable says.
         name: Of the run.
         params: All settings.
@@ -204,14 +205,17 @@ class Reporter:
         self._gone = True
 
     def _show(self, state: Any, control: Any, numbers: Mapping[str, float]) -> None:
+        if numbers and self._kind == "dvclive" and not self._gone:
+            self._inner.live.step = int(state.global_step)  # left to itself it counts what it is shown
         if numbers:
             self._guarded(
                 lambda: self._inner.on_log(self._args, state, copy.copy(control), logs=dict(numbers))
             )
 
     def _set_up(self, params: Params, start: int) -> None:
-        made = {"wandb": _wandb, "tensorboard": _tensorboard, "trackio": _trackio}[self._kind]
-        self._inner = made(self._where, self._name, params, start)
+        made = {"wandb": _wandb, "tensorboard": _tensorboard, "trackio": _trackio}
+        made |= {"dvclive": _dvclive}
+        self._inner = made[self._kind](self._where, self._name, params, start)
         say(f"train: reported to {self._kind} ({VARIABLES[self._kind]}={self._where}) as {self._name}")
 
     def _guarded(self, call: Callable[[], None]) -> None:
@@ -280,3 +284,16 @@ def _tensorboard(folder: str, name: str, params: Params, start: int) -> Any:
 
 def _trackio(project: str, name: str, params: Params, start: int) -> Any:
     return import_module("transformers.integrations").TrackioCallback()
+
+
+def _dvclive(folder: str, name: str, params: Params, start: int) -> Any:
+    place, about = _place(folder), "plots:\n- plots/metrics:\n    x: step\n"
+    # Left to itself it rewrites the project's dvc.yaml, and its numbers and settings would be a hundred
+    # columns of `dvc exp show`: curves are all that DVC finds here.
+    live = import_module("dvclive").Live(
+        str(place), resume=bool(start), report=None, save_dvc_exp=False, dvcyaml=None
+    )
+    write_text(place / "dvc.yaml", about)
+    callback = import_module("transformers.integrations").DVCLiveCallback(live, log_model=False)
+    callback.setup = lambda *_: setattr(callback, "_initialized", True)  # what it tells are TRL's arguments
+    return callback
