@@ -3,6 +3,9 @@ says."""
 
 from __future__ import annotations
 
+import ast
+import contextlib
+import io
 import json
 import re
 import shutil
@@ -13,6 +16,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
+from nbformat import v4
 
 from assay.core.evidence_files import place_of
 from assay.core.storage.json import read_record
@@ -21,6 +25,7 @@ from tests.house import ROOT
 from tests.verification.made_run import made_run
 
 NOTEBOOK = ROOT / "notebooks/evidence.ipynb"
+JUDGE = ROOT / "notebooks/judge.ipynb"
 EQUAL = "difference, interval, p and cross-check are those of claim.json, to the last digit"
 
 
@@ -108,7 +113,37 @@ def test_a_path_without_a_run_is_said_with_what_to_set(execute: Any, tmp_path: P
         execute(tmp_path / "nowhere")
 
 
-@pytest.mark.parametrize("path", sorted(NOTEBOOK.parent.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_the_one_that_judges_shows_what_it_prints_and_begins_with_what_a_hosted_notebook_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """Its outputs are kept: it needs no run, so they follow from its own cells."""
+    monkeypatch.chdir(tmp_path)
+    notebook = nbformat.read(JUDGE, as_version=4)
+    nbformat.validate(notebook)
+    first, *cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert first.source.startswith("%pip install") and not first.outputs
+    names: dict[str, Any] = {}
+    for n, cell in enumerate(cells, 1):
+        *body, last = ast.parse(cell.source).body
+        ends = isinstance(last, ast.Expr) and "Markdown" in ast.unparse(last)
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            exec(compile(ast.Module(body if ends else [*body, last], []), JUDGE.name, "exec"), names)
+        outputs = [v4.new_output("stream", text=printed.getvalue())] if printed.getvalue() else []
+        if ends:
+            assert isinstance(last, ast.Expr)
+            shown = eval(compile(ast.Expression(last.value), JUDGE.name, "eval"), names)
+            outputs.append(v4.new_output("display_data", {"text/markdown": shown.data}))
+        if request.config.getoption("--update-golden"):
+            cell.outputs, cell.execution_count = outputs, n
+        assert cell.outputs == outputs, "pytest --update-golden writes it anew"
+    if request.config.getoption("--update-golden"):
+        JUDGE.write_text(v4.writes(notebook) + "\n", encoding="utf-8")
+
+
+OF_A_RUN = sorted(set(NOTEBOOK.parent.glob("*.ipynb")) - {JUDGE})
+
+
+@pytest.mark.parametrize("path", OF_A_RUN, ids=lambda path: path.stem)
 def test_it_is_kept_without_outputs_and_no_number_stands_in_its_prose(path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)

@@ -223,7 +223,7 @@ def test_what_the_chat_template_was_given_is_said_with_how_to_use_the_policy(giv
     )
     text = card(given, params=given["params"].model_copy(update={"base": base}))
     assert "`apply_chat_template` was given" in text and "enable_thinking=False" in text.replace("\\", "")
-    assert "apply_chat_template" not in card(given)
+    assert "**SETTINGS\n)" in text and "was given" not in card(given)
 
 
 def test_text_of_a_stranger_is_neither_markup_nor_yaml(given: dict[str, Any]) -> None:
@@ -306,3 +306,12 @@ def test_a_task_that_was_brought_along_is_told_of_with_its_code_and_packages(giv
     assert f"`reasoning-gym` `0.1.25` (installed files: sha256 `{'ab' * 32}`)" in text
     assert "rewards are graded again with `--task-code DIR`" in text
     assert "Somebody's own" not in card(given) and "read and graded again |" in card(given)
+
+
+def test_its_lines_are_python_that_prints_an_answer(given: dict[str, Any]) -> None:
+    code, _ = re.findall(r"```python\n(.*?)```", card(given).split("## Use it")[1], re.S)
+    compile(code, "card", "exec")
+    assert code.rstrip().split("\n")[-1].startswith("print(tokenizer.decode(answer")
+    params = given["params"]
+    assert f"max_new_tokens={params.task.max_new_tokens[params.generation.surface]}" in code
+    assert "**SETTINGS" not in code
