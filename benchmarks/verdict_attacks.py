@@ -23,7 +23,15 @@ from benchmarks.openings import AS_BASES, COPIES, Look, place_after
 
 from assay.core.config.composition import Selection, compose
 from assay.core.config.settings import Params
-from assay.core.records import Episode, OpenedRecords, OtherPolicy, Turn
+from assay.core.records import (
+    ControlFacts,
+    Episode,
+    HealthSummary,
+    OpenedRecords,
+    OtherPolicy,
+    TrainFacts,
+    Turn,
+)
 from assay.core.seeds import derive_seed, rng
 from assay.rollout.dataset.clusters import united
 from assay.rollout.tasks.protocol import Item
@@ -37,6 +45,7 @@ from assay.verdict.evidence.claim.openings import (
     openings_of,
 )
 from assay.verdict.evidence.claim.plan import ClaimPlan, PlannedSuite
+from assay.verdict.evidence.claim.random_reward import LEFT_OUT, control_left_out, other_control
 from assay.verdict.evidence.claim.relaxed import looser_limits
 from assay.verdict.evidence.claim.secondary_suites import PlayedSuite
 from assay.verdict.evidence.words.remarks import Remark
@@ -179,6 +188,22 @@ def of_settings(**changes: Any) -> Said:
         return "REFUSED", []
 
 
+def settings(grpo: str, **claim: Any) -> Params:
+    """Return the settings of a preset with these of `claim`."""
+    values = compose(ROOT, Selection(grpo=grpo, task="collider", seed=0)).values
+    return Params.model_validate({**values, "claim": {**values["claim"], **claim}})
+
+
+def of_control(played: str) -> list[Remark]:
+    """Return why an arm that this policy played is no control of the training."""
+    base, last = "b" * 64, {"seed": 0, "steps": 2, "chosen_step": 2}
+    facts = ControlFacts(asked=True, base_digest=base, policy_digest=played, **last)
+    healthy = HealthSummary(worst="GREEN", rules=(), unmeasured=())
+    unknown = {"claim_plan_sha256": "", "validation_suite": "", "chain": "", "alarms": ()}
+    trained = TrainFacts(base_digest=base, policy_digest="a" * 64, health=healthy, **last, **unknown)
+    return other_control(facts, played, trained, 2)
+
+
 WORDINGS = ("Please", "Kindly", "Would you", "Could you", "I ask you to", "We need you to", "Do", "Now")
 ENDS = (".", ", please.", " at once.", ", thank you.", " for me.", " as agreed.", " today.", "!")
 
@@ -311,6 +336,32 @@ PIPELINE: dict[str, Callable[[], Said]] = {
     "a control for random rewards that gains as well": lambda: said_of(
         claim(BASE, SKILLED, plan=COINS, random_arm=arm("coin", 0.64))
     ),
+    **{
+        f"no control for random rewards, which would gain as much: {grpo}": lambda grpo=grpo: said_of(
+            claim(BASE, SKILLED, notes=control_left_out(settings(grpo, controls=["aa"])))
+        )
+        for grpo in ("tiny", "pretrained")
+    },
+    "a control that cannot be read any more": lambda: said_of(
+        claim(BASE, SKILLED, plan=COINS, random_arm=arm("garbled coin", 0.3, parsed=0.1))
+    ),
+    "a control that fails whatever it is asked": lambda: said_of(
+        claim(BASE, SKILLED, plan=COINS, random_arm=arm("failing coin", 0.01))
+    ),
+    "a control that says one thing": lambda: said_of(
+        claim(
+            arm("base", 0.3, said=lambda k, draw: f"label {(k + draw) % 5}"),
+            SKILLED,
+            plan=COINS,
+            random_arm=arm("constant coin", 0.3, said=lambda k, draw: "A"),
+        )
+    ),
+    "a control of so few steps that it is the base": lambda: said_of(
+        claim(BASE, SKILLED, plan=COINS, random_arm=BASE, stops=of_control("b" * 64))
+    ),
+    "a control that is the trained policy": lambda: said_of(
+        claim(BASE, SKILLED, plan=COINS, random_arm=SKILLED, stops=of_control("a" * 64))
+    ),
     "format only": lambda: said_of(claim(arm("garbled", 0.6, parsed=0.4), arm("mended", 0.6))),
     "ten times the tokens": lambda: said_of(claim(BASE, arm("long", 0.65, tokens=100))),
     "a base sampled too hot": lambda: said_of(
@@ -402,6 +453,22 @@ PIPELINE: dict[str, Callable[[], Said]] = {
             rivals={"silence": arm("silence", 0.0)},
         )
     ),
+    "the commonest label in four spellings": lambda: said_of(
+        claim(
+            arm("guesses", 0.2, said=lambda k, draw: f"label {(k + draw) % 5}"),
+            arm("A", lambda k: float(k % 5 < 3), said=lambda k, draw: ("A", "a.", "A!", "(A)")[k % 4]),
+            plan={"rivals": {"silence": "trivial"}},
+            rivals={"silence": arm("silence", 0.0)},
+        )
+    ),
+    "the commonest label, each time with other words around it": lambda: said_of(
+        claim(
+            arm("guesses", 0.2, said=lambda k, draw: f"label {(k + draw) % 5}"),
+            arm("A, why", lambda k: float(k % 5 < 3), said=lambda k, draw: f"A, since {k} and {draw}"),
+            plan={"rivals": {"silence": "trivial"}},
+            rivals={"silence": arm("silence", 0.0)},
+        )
+    ),
 }
 
 
@@ -428,6 +495,13 @@ OWN = {
     "items that were always right made a toss of a coin": {"items_harmed"},
     "one stratum loses": {"strata_worse"},
     "always the commonest label, where only silence is a trivial rival": {"one_answer"},
+    "the commonest label in four spellings": {"one_answer"},
+    "the commonest label, each time with other words around it": {"gain_in_some_items"},
+    "no control for random rewards, which would gain as much: tiny": {LEFT_OUT},
+    "no control for random rewards, which would gain as much: pretrained": {LEFT_OUT},
+    "a control that cannot be read any more": {"random_rewards_collapsed"},
+    "a control that fails whatever it is asked": {"random_rewards_collapsed"},
+    "a control that says one thing": {"random_rewards_collapsed"},
 }
 # Lists of other kinds are added here.
 ATTACKS = [

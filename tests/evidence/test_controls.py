@@ -188,14 +188,14 @@ def test_the_share_of_steps_of_a_cheaper_control_is_hashed_and_said(
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "configs/grpo").glob("[!_]*.yaml")))
-def test_every_preset_of_a_pretrained_base_asks_for_random_rewards(name: str) -> None:
+def test_every_preset_asks_for_random_rewards_and_without_them_the_claim_says_so(name: str) -> None:
     values = compose(ROOT, Selection(grpo=name, task="collider", seed=0)).values
     params = Params.model_validate(values)
     assert control_left_out(params) == []
     if isinstance(params.base, PretrainedBase):
         assert params.control_steps == math.ceil(0.34 * params.train.steps)
-        values["claim"]["controls"] = ["aa"]
-        assert codes(control_left_out(Params.model_validate(values))) == ["random_reward_left_out"]
+    values["claim"]["controls"] = ["aa"]
+    assert codes(control_left_out(Params.model_validate(values))) == ["random_reward_left_out"]
 
 
 def test_that_no_such_control_was_asked_for_is_the_first_warning(

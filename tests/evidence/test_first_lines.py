@@ -89,8 +89,12 @@ def test_one_answer_for_all_items_is_said_whatever_rivals_the_plan_has() -> None
         ]
 
     varied, constant = saying(before, lambda n: f"label {n % 4}"), saying(after, lambda n: " A ")
-    assert "one_answer" in codes(make_claim(varied, constant, make_plan(**PLAIN)).warnings)
+    spelled = saying(after, lambda n: ("A", "a.", "Please: A!", '"A"')[n % 4])
+    for one in (constant, spelled):
+        assert "one_answer" in codes(make_claim(varied, one, make_plan(**PLAIN)).warnings)
     assert "one_answer" not in codes(make_claim(constant, varied, make_plan(**PLAIN)).warnings)
+    signs = saying(after, lambda n: "+-*/"[n % 4])
+    assert "one_answer" not in codes(make_claim(varied, signs, make_plan(**PLAIN)).warnings)
 
 
 @pytest.mark.parametrize(("times", "rings"), [(6, True), (1, False)])

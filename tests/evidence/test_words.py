@@ -38,7 +38,7 @@ INNER, CAUSE = remark("leak", overlap=SHARED), remark("aa_failed", level=0.01)
 # By name, since values of one name are of one kind but where a code says otherwise.
 VALUES: dict[str, Any] = {
     "all_after": 0.5, "all_before": 0.125, "any_after": 0.75, "any_before": 0.25, "better": 295,
-    "by_luck": 0.11, "draws": 4, "gain": 0.4, "k": 2, "solved": 2, "stratum": "tier=few",
+    "by_luck": 0.11, "draws": 4, "gain": 0.4, "k": 2, "solved": 2, "steps": 5, "stratum": "tier=few",
     "suites": [{"name": "traps", "difference": GAP}],
     "tokens_after": 33.1, "tokens_before": 31.8, "turns_after": 8.5, "turns_before": 8.0, "worse": 7,
     "again": 40, "drawn": 3, "higher": 12, "lower": 1, "passages": 6, "points": 2.5, "other": "after",

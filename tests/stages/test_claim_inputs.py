@@ -259,6 +259,8 @@ def test_a_control_of_something_else_bars_the_claim(
 def test_the_base_itself_is_no_random_reward_arm(project: Project) -> None:
     shutil.copy(project.results("pre_eval.jsonl"), project.results("control_eval.jsonl"))
     edited(project, "control.json", policy_digest=arms(project)[0][0].policy_digest, chosen_step=0)
+    assert codes(read(project)) == ["control_is_base", "control_of_other_step"]
+    edited(project, "control.json", policy_digest="e" * 64)
     assert codes(read(project)) == ["control_of_other_policy", "control_of_other_step"]
 
 

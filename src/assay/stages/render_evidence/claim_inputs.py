@@ -27,7 +27,7 @@ from assay.stages.render_evidence.fresh_suite import fresh_suite, planned_before
 from assay.verdict.evidence.claim.claim import UNREAD, Claim
 from assay.verdict.evidence.claim.openings import Openings, opening_obstacles, opening_warnings, openings_of
 from assay.verdict.evidence.claim.plan import ClaimPlan, plan_of
-from assay.verdict.evidence.claim.random_reward import control_left_out
+from assay.verdict.evidence.claim.random_reward import control_left_out, other_control
 from assay.verdict.evidence.claim.relaxed import looser_limits, other_measuring
 from assay.verdict.evidence.claim.verdict import DRAFT
 from assay.verdict.evidence.claim.warnings import (
@@ -274,16 +274,7 @@ def _random_arm(
     if facts.stopped is not None:
         return None, [remark("control_stopped", stopped=facts.stopped)], []
     report, episodes = reader.arm(CONTROL)
-    bars, steps = list[Remark](), reader.project.params.control_steps
-    if (facts.seed, facts.steps, facts.base_digest) != (trained.seed, steps, trained.base_digest):
-        bars.append(remark("control_of_other_training"))
-    if facts.policy_digest != report.policy_digest or report.policy_digest in (
-        trained.base_digest,
-        trained.policy_digest,
-    ):
-        bars.append(remark("control_of_other_policy"))
-    if facts.chosen_step != steps and facts.steps == steps:  # else said above already
-        bars.append(remark("control_of_other_step", step=facts.chosen_step, last=facts.steps))
+    bars = other_control(facts, report.policy_digest, trained, reader.project.params.control_steps)
     notes = control_health(facts.health)
     if facts.other_machines:
         notes.append(remark("control_other_machines"))

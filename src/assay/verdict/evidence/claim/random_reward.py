@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from pydantic import Field
 
-from assay.core.config.settings import Params, PretrainedBase
-from assay.core.records import Episode, HealthSummary, Interval, Record
+from assay.core.config.settings import Params
+from assay.core.records import ControlFacts, Episode, HealthSummary, Interval, Record, TrainFacts
 from assay.core.seeds import rng as labelled_rng
 from assay.rollout.evaluation.measures import mean_of
 from assay.verdict.evidence.claim.differences import Comparison, compare_measure, measure_of_primary
@@ -156,9 +156,29 @@ def random_reward_warnings(control: RandomRewardControl | None) -> list[Remark]:
     return found
 
 
+def other_control(facts: ControlFacts, played: str, trained: TrainFacts, steps: int) -> list[Remark]:
+    """Return why an arm is no control of a training: of another training, policy or step, or no training at
+    all.
+
+    Args:
+        facts: What the control says of itself.
+        played: Digest of the policy that played the arm.
+        trained: The training proper.
+        steps: So many the settings ask for.
+    """
+    bars = list[Remark]()
+    if (facts.seed, facts.steps, facts.base_digest) != (trained.seed, steps, trained.base_digest):
+        bars.append(remark("control_of_other_training"))
+    if facts.policy_digest == played == trained.base_digest:
+        bars.append(remark("control_is_base", steps=facts.chosen_step))
+    elif facts.policy_digest != played or played in (trained.base_digest, trained.policy_digest):
+        bars.append(remark("control_of_other_policy"))
+    if facts.chosen_step != steps and facts.steps == steps:  # else said above already
+        bars.append(remark("control_of_other_step", step=facts.chosen_step, last=facts.steps))
+    return bars
+
+
 def control_left_out(params: Params) -> list[Remark]:
-    """Return the warning that a pretrained base was trained without this control: rewards that mean nothing
-    can raise what such a model scores."""
-    asked = "random_reward" in params.claim.controls
-    taught = isinstance(params.base, PretrainedBase) or params.external is not None
-    return [remark(LEFT_OUT)] if taught and not asked else []
+    """Return the warning that this control was not asked for: rewards that mean nothing can raise what a
+    model scores."""
+    return [] if "random_reward" in params.claim.controls else [remark(LEFT_OUT)]

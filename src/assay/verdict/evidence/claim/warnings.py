@@ -11,6 +11,7 @@ import numpy as np
 from assay.core.records import Episode, HealthSummary, RuleSummary, TrainFacts
 from assay.rollout.dataset.audit_records import Overlap
 from assay.rollout.dataset.external import WholeFacts
+from assay.rollout.dataset.wording import essential_words
 from assay.rollout.evaluation.measures import is_rate
 from assay.rollout.tasks.rivals import GREEDY
 from assay.verdict.evidence.claim.differences import Comparison, GainSplit
@@ -114,6 +115,12 @@ def answer_of(episode: Episode) -> str:
     return str(found)
 
 
+def _plain(answer: str) -> str:
+    """Return an answer by its words, whatever its case, politeness and punctuation; one without any as it
+    is."""
+    return " ".join(essential_words(answer)) or answer
+
+
 def one_answer(effect: Effect, before: Sequence[Episode], after: Sequence[Episode]) -> list[Remark]:
     """Return that what is not shown to be worse gives the same answer to nearly all items, and did not
     before: a constant answer would do as well, whether or not the plan has one among its rivals."""
@@ -121,7 +128,7 @@ def one_answer(effect: Effect, before: Sequence[Episode], after: Sequence[Episod
         return []
     shares = []
     for arm in (before, after):
-        said = Counter(filter(None, map(answer_of, arm)))
+        said = Counter(filter(None, map(_plain, map(answer_of, arm))))
         shares.append(said.most_common(1)[0][1] / len(arm) if said else 0.0)
     items = {each.item_id for each in after}
     if shares[1] < ONE_ANSWER or shares[0] >= ONE_ANSWER or len(items) < FEWEST_ITEMS:
