@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from assay.core.errors import AssayError, ConfigError, DataError
 from assay.core.storage.json import read_record
-from assay.pipeline import inputs
+from assay.pipeline import first_look, inputs
 from assay.pipeline.project import Project
 from assay.rollout.dataset import cache as copies
 from assay.rollout.dataset.fingerprint import Fingerprint
@@ -43,7 +43,7 @@ def cached(tmp_path: Path) -> Project:
 def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Every line that is said from now on."""
     lines: list[str] = []
-    for place in (fingerprint, inputs):
+    for place in (first_look, inputs):
         for name in {"say", "complain"} & set(vars(place)):
             monkeypatch.setattr(place, name, lines.append)
     return lines
@@ -321,7 +321,7 @@ def test_a_schema_that_was_edited_is_told_as_such_and_changes_the_digest(
 def test_a_damaged_memory_of_the_last_fingerprint_is_no_obstacle(
     plain: Project, content: str, told: list[str]
 ) -> None:
-    (index,) = (plain.root / fingerprint.INDICES).iterdir()
+    (index,) = (plain.root / first_look.INDICES).iterdir()
     index.write_text(content)
     fingerprint.run(plain)
     assert any("cannot be said" in line for line in told)

@@ -19,7 +19,7 @@ from assay.core.config.composition import Selection, compose
 from assay.core.config.reading import parse_params
 from assay.core.errors import AssayError, DataError
 from assay.core.evidence_files import place_of
-from assay.pipeline import heldout
+from assay.pipeline import first_look, heldout
 from assay.pipeline.note_openings import note_opening
 from assay.pipeline.project import Project
 from assay.stages import base, fingerprint
@@ -189,7 +189,7 @@ def test_a_heldout_suite_that_can_only_be_described_and_a_ceiling_are_said_at_on
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
-    monkeypatch.setattr(fingerprint, "complain", said.append)
+    monkeypatch.setattr(first_look, "complain", said.append)
     project = made(tmp_path, {"evaluation.items": 3, "dataset.audit.conflicting_gold": "keep"})
     contradicting(tmp_path)
     fingerprint.run(project)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from assay.core.config.places import setting
 from assay.core.config.settings import DatasetSettings, Params
 from assay.core.config.tasks import TaskSettings
-from assay.core.console import complain
+from assay.core.console import complain, say
 from assay.core.decoding import Decoding
 from assay.core.errors import ConfigError, DataError
 from assay.core.evidence_files import place_of
@@ -24,7 +24,7 @@ from assay.core.storage.untrusted import inside, read_capped, sha256_contents
 from assay.rollout.dataset import cache
 from assay.rollout.dataset.fingerprint import Fingerprint
 from assay.rollout.dataset.schema_files import SchemaFiles
-from assay.rollout.dataset.source import DataRow
+from assay.rollout.dataset.source import DataRow, KeptRecord
 from assay.rollout.dataset.suite import Suite, choose, choose_secondary, parted, rules_of
 from assay.rollout.dataset.verified import entries, reader, require, verify
 from assay.rollout.tasks.protocol import Item, Task
@@ -331,6 +331,31 @@ def cache_folder(root: Path, dataset: DatasetSettings, dataset_sha256: str) -> P
         fix = "dataset.cache: .scratch/datasets, or null"
         raise ConfigError(expected, found=repr(name), where=setting("dataset.cache"), fix=fix)
     return cache.folder_of(root / name, dataset_sha256)
+
+
+def keep_copy(
+    root: Path,
+    dataset: DatasetSettings,
+    found: Fingerprint,
+    kept: Mapping[str, Sequence[KeptRecord]],
+    blocklist: bytes | None,
+) -> dict[str, str] | None:
+    """Write the verified copy of a dataset, and return the sha256 of its files; None if none is to be kept.
+
+    Args:
+        root: Of the project.
+        dataset: Its settings.
+        found: The fingerprint, by which the copy is named.
+        kept: Records by split.
+        blocklist: Terms of the blocklist, which it holds too.
+    """
+    if dataset.cache is None:
+        return None
+    folder = cache_folder(root, dataset, found.dataset_sha256)
+    entries = {split: [member.entry for member in members] for split, members in kept.items()}
+    files = cache.copies(entries, blocklist)
+    say(f"copy {dataset.cache}/{folder.name}: {cache.keep(folder, files, found.dataset_sha256)}")
+    return cache.sums_of(files)
 
 
 def _copy_of(root: Path, params: Params, found: Fingerprint) -> Path | None:

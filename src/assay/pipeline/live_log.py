@@ -21,7 +21,6 @@ from assay.core.console import complain
 from assay.core.counting import counted
 from assay.core.errors import ConfigError, Interrupted, RecordError, TrainingStopped
 from assay.core.evidence_files import OBSERVED, place_of
-from assay.core.provenance import now
 from assay.core.records import TRAINING_LOG_COLUMNS, HealthEvent
 from assay.core.storage.files import read_bytes, remove, write_bytes
 from assay.core.storage.json import write_jsonl
@@ -203,7 +202,7 @@ class Live:
         """Write an event into the log of the run, with the time; say those that a person should know."""
         if not self._main:
             return
-        self._folder.log({"time": now(), "event": event} | dict(facts))
+        self._folder.tell(event, facts)
         if (
             event == "alarm"
             and facts["level"] != "GREEN"

@@ -15,6 +15,7 @@ from assay.core.config.settings import CheckpointSettings, Params
 from assay.core.console import complain, say
 from assay.core.errors import ConfigError, RecordError
 from assay.core.evidence_files import folder_of, scratch_of
+from assay.core.provenance import now
 from assay.core.storage.append_log import AppendLog, read_complete
 from assay.core.storage.files import read_bytes, real, write_bytes, write_folder
 from assay.core.storage.json import loads, write_json
@@ -74,6 +75,11 @@ class RunFolder:
             if self._log.torn_bytes:
                 self._log.append({"event": "a torn last line was cut off", "bytes": self._log.torn_bytes})
         self._log.append(dict(event))
+
+    def tell(self, event: str, facts: Mapping[str, Any]) -> None:
+        """Append an event with its time; only the main process does."""
+        if self._main:
+            self.log({"time": now(), "event": event} | dict(facts))
 
     def _opened(self) -> AppendLog:
         try:

@@ -1,5 +1,5 @@
 """What a training will do, as a function of its settings: which items when, TRL's settings, which checkpoint
-counts, and the pay of the random-reward arm."""
+counts; and how the random-reward arm differs."""
 
 from __future__ import annotations
 
@@ -98,6 +98,22 @@ def grpo_config(params: Params, scratch: str) -> Any:
         ddp_backend=params.distributed.backend if params.distributed.processes > 1 else None,
         ddp_find_unused_parameters=False,
         remove_unused_columns=False,
+    )
+
+
+def to_the_end(params: Params) -> Params:
+    """Return the settings of the random-reward arm: its steps, the last checkpoint for the rule, and none of
+    the alarms that end a training, since what becomes of this one is what is asked."""
+    endless = {
+        name: getattr(params.health, name).model_copy(update={"stop_for": params.train.steps + 1})
+        for name in ("zero_variance", "truncated")
+    }
+    return params.model_copy(
+        update={
+            "health": params.health.model_copy(update=endless),
+            "claim": params.claim.model_copy(update={"checkpoint_rule": "last"}),
+            "train": params.train.model_copy(update={"steps": params.control_steps}),
+        }
     )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
+from assay.core.config.places import setting
 from assay.core.errors import DataError
 from assay.core.storage.untrusted import inside, listing, read_capped, sha256_capped
 from assay.rollout.dataset.fingerprint import Fingerprint
@@ -70,12 +71,36 @@ def read_sources(project: Path, root: str, sums: Mapping[str, str]) -> dict[str,
     return sources
 
 
-def require_covered(found: Fingerprint, sums: Mapping[str, str], root: str) -> None:
+def require_named(sources: Collection[str], asked: Sequence[str], others: Collection[str], root: str) -> None:
+    """Refuse a data file that dataset.secondary names and that is not there.
+
+    Args:
+        sources: Data files that are there, without .jsonl.
+        asked: What dataset.secondary names.
+        others: Files that are no secondary ones.
+        root: Folder of the data.
+
+    Raises:
+        DataError: Names the file, and which further files there are.
+    """
+    if lost := [name for name in asked if name not in sources]:
+        raise DataError(
+            f"{lost[0]}.jsonl in {root}, which dataset.secondary names",
+            found=", ".join(sorted({*sources} - {*others})) or "no further file",
+            where=setting("dataset.secondary"),
+            fix=f"add the file and its line in {SUMS}, or take the name out of dataset.secondary",
+        )
+
+
+def require_covered(found: Fingerprint, sums: Mapping[str, str], root: str, blocklist: str | None) -> None:
     """Refuse schema files and a blocklist that SHA256SUMS does not cover: DVC would not see them change.
 
     Raises:
         DataError: Names the file.
     """
+    if blocklist is not None and blocklist not in sums:
+        fix, where = f"add it to {root}/{SUMS}", setting("task.blocklist")
+        raise DataError(f"a blocklist with a line in {SUMS}", found="none", where=where, fix=fix)
     for path in found.schemas:
         if path.removeprefix(f"{root}/") not in sums:
             raise DataError(
