@@ -37,6 +37,7 @@ from tests.own_data import keep_first
 from tests.smoke import NO_SCM, copy_project
 from tests.training.whole_project import TAKEN, environment
 from tests.verification.made_run import made_run
+from tests.warm import warm_python
 
 PLAN, TRACKED = (
     "evidence/results/data/claim_plan.json",
@@ -104,9 +105,10 @@ def surroundings(root: Path, **further: str) -> dict[str, str]:
 
 
 def call(root: Path, *command: str, code: int = 0, **further: str) -> str:
-    done = subprocess.run(
-        command, cwd=root, env=surroundings(root, **further), capture_output=True, text=True, check=False
-    )
+    known = surroundings(root, **further)
+    # Of the stages that DVC starts, too.
+    known["PATH"] = f"{Path(warm_python()).parent}{os.pathsep}{known['PATH']}"
+    done = subprocess.run(command, cwd=root, env=known, capture_output=True, text=True, check=False)
     assert done.returncode == code, f"{command}: {done.stdout}\n{done.stderr}"
     return done.stdout + done.stderr
 
@@ -116,7 +118,7 @@ def git(root: Path, *arguments: str) -> str:
 
 
 def dvc(root: Path, *arguments: str, code: int = 0) -> str:
-    return call(root, sys.executable, "-m", "dvc", *arguments, code=code)
+    return call(root, warm_python(), "-m", "dvc", *arguments, code=code)
 
 
 def assay(root: Path, *arguments: str, code: int = 0) -> str:
