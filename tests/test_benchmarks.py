@@ -26,6 +26,7 @@ from assay.rollout.policy.renderer import Dialogue
 from assay_tasks.collider import Collider, ColliderSettings, generate
 from tests.house import ROOT
 from tests.small_policy import small_model, small_policy
+from tests.warm import warm_python
 
 TASK = Collider(ColliderSettings(surface="compact", max_turns=4, shaping=0.0, gamma=1.0))
 PLAYS = choose(
@@ -61,6 +62,7 @@ import ast, os, runpy, sys, traceback, types
 import jsonschema, matplotlib.pyplot, pandas, peft, ruamel.yaml, scipy.stats, torch, transformers, trl
 import transformers.models.qwen3.modeling_qwen3, trl.trainer.grpo_trainer
 import assay.core.config.settings, assay.core.records
+import assay.package.verification.content.rendered, assay.pipeline.project, assay.rollout.policy.model
 
 OURS = ("assay", "benchmarks", "tests")
 
@@ -92,7 +94,7 @@ def test_every_benchmark_names_what_is_there() -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
     scripts = [str(path) for path in sorted((ROOT / "benchmarks").glob("*.py"))]
     assert len(scripts) > 40
-    command = [sys.executable, "-c", IMPORTED, *scripts]
+    command = [warm_python(), "-c", IMPORTED, *scripts]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
 

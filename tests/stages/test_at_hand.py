@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -44,6 +43,7 @@ from tests.house import ROOT
 from tests.training.whole_project import environment
 from tests.verification.made_lock import lock
 from tests.verification.made_run import copied, made_run, packaged
+from tests.warm import warm_python
 
 # What follows from a suite and the bytes of files follows from the same bytes in every copy.
 KNOWN: dict[tuple[str, ...], Any] = {}
@@ -106,7 +106,7 @@ def in_a_process(root: Path, *command: str) -> subprocess.CompletedProcess[str]:
         DVC_SITE_CACHE_DIR=str(root.parent / "site"), HOME=str(root.parent), DVC_NO_ANALYTICS="1"
     )
     return subprocess.run(
-        [sys.executable, "-m", *command], cwd=root, env=where, capture_output=True, text=True, check=False
+        [warm_python(), "-m", *command], cwd=root, env=where, capture_output=True, text=True, check=False
     )
 
 
