@@ -123,7 +123,8 @@ def test_better_results_without_rivals_show_no_skill_and_it_is_said_why(
     assert remark("plan_afterwards", first=True) in found.warnings
     page = (tmp_path / "out/report.html").read_text(encoding="utf-8")
     assert "No baselines were given" in page and "was not fixed before the results" in page
-    assert "NO SKILL SHOWN (a gain that matters)" in page
+    summary = (tmp_path / "out/summary.md").read_text(encoding="utf-8")
+    assert "**NO SKILL SHOWN (a gain that matters).**" in summary and "NO SKILL SHOWN" in page
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@ gate."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from assay.verdict.judge.planning import PlanRequest, make_plan
 from assay.verdict.judge.reading import read_arm
 from assay.verdict.judge.rows import JudgedRow
 from tests.house import ROOT
-from tests.tools.judged_files import Result, as_csv, as_jsonl, results
+from tests.tools.judged_files import Result, as_csv, as_inspect_json, as_jsonl, results
 
 Rows = list[Result]
 
@@ -93,6 +94,18 @@ SAME: dict[str, tuple[Callable[[Result], Mapping[str, Any]], Callable[[Result], 
     "42 and 42.0": (lambda row: {"target": row["target"]}, lambda row: {"target": float(row["target"])}),
     "a truth in a table and in JSON": (lambda row: {"target": "True"}, lambda row: {"target": True}),
     "a list with one target": (lambda row: {}, lambda row: {"target": [row["target"]]}),
+    "a list as pandas writes it": (lambda row: {"target": "['a', 'b']"}, lambda row: {"target": ["a", "b"]}),
+    "a record as pandas writes it": (lambda row: {"target": "{'a': 1}"}, lambda row: {"target": {"a": 1}}),
+    "letters and their accents apart": (
+        lambda row: {"prompt": f"\u00e9 {row['item']}"}, lambda row: {"prompt": f"e\u0301 {row['item']}"}
+    ),
+    "other ids, and a target in one file alone": (
+        lambda row: {}, lambda row: {"item": f"x{row['item']}", "target": ""}
+    ),
+    "scores that were rounded": (
+        lambda row: {"score": 0.33, "completion": row["item"]},
+        lambda row: {"score": 0.333333, "completion": row["item"]},
+    ),
     "a target in one file alone": (lambda row: {}, lambda row: {"target": ""}),
 }  # fmt: skip
 
@@ -126,6 +139,29 @@ def test_what_both_arms_have_is_said(change: dict[str, Any], wanted: str, tmp_pa
     found = judged(tmp_path, *arms)
     assert wanted in codes(found.warnings)
     assert "max_new_tokens" not in " ".join(map(str, found.warnings))
+
+
+def test_of_an_agent_the_whole_transcript_is_what_is_compared(tmp_path: Path) -> None:
+    files = []
+    for name, rate in (("before", 0.2), ("after", 0.8)):
+        path = as_inspect_json(tmp_path / f"{name}.json", results(name, rate, items=40, draws=1))
+        log = json.loads(path.read_text(encoding="utf-8"))
+        for sample in log["samples"]:
+            call = {
+                "id": "1",
+                "function": "run",
+                "arguments": {"code": sample["output"]["choices"][0]["message"]},
+            }
+            sample["messages"] += [
+                {"role": "assistant", "content": "", "tool_calls": [call]},
+                {"role": "tool", "content": "ran"},
+                {"role": "assistant", "content": "Done."},
+            ]
+            sample["output"]["choices"][0]["message"] = {"role": "assistant", "content": "Done."}
+        path.write_text(json.dumps(log), encoding="utf-8")
+        files.append(path)
+    found = judge_files(files[0], files[1], JudgeRequest())[2].claim
+    assert found.p is not None and "one_answer" not in codes(found.warnings)
 
 
 def test_a_copy_is_called_one_and_no_two_policies_with_equal_scores_are(tmp_path: Path) -> None:
@@ -223,6 +259,16 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> JudgePlan:
     path = as_csv(tmp_path_factory.mktemp("plan") / "before.csv", results("before", 0.3, items=40))
     asked = PlanRequest(made="2026-01-02")
     return make_plan(asked, read_arm(path, "pilot", read_asked(None, None, None), None))
+
+
+@pytest.mark.long
+def test_what_a_plan_can_show_does_not_depend_on_names_or_order(plan: JudgePlan, tmp_path: Path) -> None:
+    rows = [{**row, "item": f"{7 * int(row['item'][1:]) % 41:b}"} for row in results("before", 0.3, items=40)]
+    path = as_jsonl(tmp_path / "named.jsonl", rows[::-1])
+    made = make_plan(
+        PlanRequest(made="2026-01-02"), read_arm(path, "pilot", read_asked(None, None, None), None)
+    )
+    assert made.power == plan.power
 
 
 @pytest.mark.long

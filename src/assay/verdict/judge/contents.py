@@ -7,6 +7,7 @@ passage that other items have too; each is "" where there is none.
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import re
@@ -20,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Prints = NDArray[np.uint64]
+MOST_READ = 2000  # characters of a text that is looked at for a list or a record
 WINDOW, FEWEST = 20, 20  # words that are one print of a passage, and prints that make one: 39 words in a row
 MOST_PRINTS, FOLLOWED = 128, 4  # of a question the smallest ones; items by which each is followed
 _BASE = np.uint64(0x9E3779B97F4A7C15)
@@ -55,6 +57,11 @@ def identity_of(content: str) -> str:
     return ".".join(parts_of(content)[:2]) if content else ""
 
 
+def question_of(content: str) -> str:
+    """Return the question of a content; "" where it is not known."""
+    return parts_of(content).question
+
+
 def differ(one: str, other: str) -> bool:
     """Return whether two contents ask something else, or differ in what is right, where both say it.
 
@@ -81,7 +88,8 @@ def short_digest(text: str) -> str:
 
 
 def trimmed(text: str) -> str:
-    """Return a text without white space at its ends, its lines ended in one way."""
+    """Return a text without white space at its ends, its lines ended and its letters composed in one way."""
+    text = text if text.isascii() else unicodedata.normalize("NFC", text)
     return text.replace("\r\n", "\n").strip()
 
 
@@ -101,17 +109,18 @@ def target_of(value: Any) -> str:
 def spelled(text: str) -> str:
     """Return a text as it is compared: runs of white space as one blank, a number as its shortest.
 
-    >>> spelled(" a\\r\\n b "), spelled("42.0"), spelled("4.20e1"), spelled("007"), spelled("True")
-    ('a b', '42', '42', '007', 'true')
+    >>> [spelled(each) for each in (" a\\r\\n b ", "['a']", "42.0", "4.20e1", "007", "True")]
+    ['a b', 'a', '42', '42', '007', 'true']
     """
-    plain = " ".join(text.split())
+    plain = " ".join(trimmed(text).split())
     if len(plain) < 40 and _NUMBER.fullmatch(plain):
         return f"{float(plain):.15g}" if len(plain.lstrip("+-")) <= 15 else plain
-    if plain.startswith("[") and len(plain) < 200:  # a list with one value, as a table holds it
-        try:
-            plain = target_of(json.loads(plain))
-        except (ValueError, RecursionError):
-            return plain
+    if plain[:1] in ("[", "{") and len(plain) < MOST_READ:  # as JSON has it, or as Python writes it
+        for read in (json.loads, ast.literal_eval):
+            try:
+                return _SAME_WORDS.get(told := target_of(read(plain)), told)
+            except (ValueError, SyntaxError, MemoryError, RecursionError):
+                continue
     return _SAME_WORDS.get(plain, plain)
 
 

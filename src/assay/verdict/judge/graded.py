@@ -30,7 +30,7 @@ FEWEST, TIMES = (
 SETTLED = (
     0.5  # of the variance of scores that is left where text and item are the same: more, and they settle none
 )
-SAME = 1e-6  # of the way between the bounds, within which scores are equal
+SAME = 0.01  # of the way between the bounds, within which scores are equal: files round them
 
 
 def compare_grading(

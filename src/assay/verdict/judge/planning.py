@@ -236,9 +236,13 @@ def _known(asked: PlanRequest, rows: Sequence[JudgedRow], decides: str | None) -
                 float(row.success) if decides == "success" else row.share or 0.0
             )
         homes = {row.item_id: row.cluster for row in rows}
-        rates = np.array([math.fsum(values) / len(values) for values in totals.values()])
         fewest = min(map(len, totals.values()))
-        index = np.unique([homes[item] for item in totals], return_inverse=True)[1]
+        clusters: dict[str, list[float]] = {}
+        for item, values in totals.items():
+            clusters.setdefault(homes[item], []).append(math.fsum(values) / len(values))
+        inside = sorted(map(sorted, clusters.values()))  # names and order of items have no part in the luck
+        rates = np.array([rate for each in inside for rate in each])
+        index = np.repeat(np.arange(len(inside)), [len(each) for each in inside])
         return Known(f"results before: {counted(len(rates), 'items')}, K = {fewest}", rates, index, fewest)
     assert asked.rate is not None
     most = asked.rate * (1 - asked.rate)

@@ -19,7 +19,7 @@ from typing import cast
 from assay.core.errors import DataError
 from assay.core.records import Episode, ParseOutcome
 from assay.verdict.evidence.words.remarks import Remark, remark
-from assay.verdict.judge.contents import differ, identity_of, parts_of
+from assay.verdict.judge.contents import differ, identity_of, parts_of, question_of
 
 SCORE = "score"  # the flag under which a score in [0, 1] is measured: score_rate
 NO_STRATA: Mapping[str, str] = {}
@@ -221,26 +221,24 @@ def _rows_of(text: str) -> Iterator[JudgedRow]:
 def by_content(before: Sequence[JudgedRow], after: Sequence[JudgedRow]) -> bool:
     """Give the items of the second arm the ids of the first, where only their contents agree; return whether.
 
-    Every item has to have a content of its own, and both arms the same contents.
+    Every item has to have a question and target of its own, or else a question, and both arms the same.
     """
-    homes = [
-        {item: identity_of(content) for item, content in _contents(rows).items()} for rows in (before, after)
-    ]
+    homes = [_contents(rows) for rows in (before, after)]
     if not homes[0] or homes[0].keys() == homes[1].keys():
-        return False
-    names = [{content: item for item, content in home.items() if content} for home in homes]
-    if (
-        any(len(by) != len(home) for by, home in zip(names, homes, strict=True))
-        or names[0].keys() != names[1].keys()
-    ):
         return False
     clusters = {row.item_id: row.cluster for row in before}
     alone = all(row.cluster == row.item_id for row in after)
-    for row in after:
-        item = names[0][identity_of(row.content)]
-        row.cluster = clusters[item] if alone else row.cluster
-        row.item_id = item
-    return True
+    for known in (identity_of, question_of):
+        names = [{known(content): item for item, content in home.items()} for home in homes]
+        if any(len(by) != len(home) or "" in by for by, home in zip(names, homes, strict=True)):
+            continue
+        if names[0].keys() == names[1].keys():
+            for row in after:
+                item = names[0][known(row.content)]
+                row.cluster = clusters[item] if alone else row.cluster
+                row.item_id = item
+            return True
+    return False
 
 
 def _contents(rows: Sequence[JudgedRow]) -> dict[str, str]:
