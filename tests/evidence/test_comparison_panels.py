@@ -22,7 +22,12 @@ from assay.verdict.evidence.figures.drawing import render
 from assay.verdict.evidence.figures.forest_figure import cluster_gains, forest, forest_frame, newcombe
 from assay.verdict.evidence.figures.gallery import Drawn, of_comparison
 from assay.verdict.evidence.figures.paired_rows import PairedRow, strata_rows
-from assay.verdict.evidence.figures.verdict_figures import calibration, calibration_frame, false_claims
+from assay.verdict.evidence.figures.verdict_figures import (
+    calibration,
+    calibration_frame,
+    false_claims,
+    validity_by_stratum,
+)
 from assay.verdict.evidence.formatting import difference_text
 from assay.verdict.evidence.tables.claim_tables import plot_tables
 from assay.verdict.statistics.intervals import wilson
@@ -112,8 +117,9 @@ def test_every_table_is_small_enough_to_stand_behind_its_figure(
 
 def test_the_tables_behind_the_figures_hold_the_rows_that_are_drawn(of_hunt: dict[str, Drawn]) -> None:
     found = of_hunt
-    for name in ("rates", "false_claims"):
-        labels = [text.get_text().strip() for text in found[name].figure.axes[0].get_yticklabels()]
+    for name in ("rates",):
+        heads = [text.get_text() for text in found[name].figure.axes[0].get_yticklabels()]
+        labels = [head.partition(" (")[0] for head in heads]
         assert list(found[name].table["measure"]) == labels and len(labels) == len(set(labels)), name
     assert {"null, tier easy", "signal, tier easy"} <= set(found["false_claims"].table["measure"])
     claim = make_claim(*HUNT, make_plan(secondary=(), guardrails={}))
@@ -178,21 +184,23 @@ def test_rows_by_stratum_hold_the_paired_difference_of_their_items_and_no_empty_
     assert rows[2].difference is not None and rows[2].difference.value == expected.value
 
 
-def test_false_claims_show_power_beside_them_and_players_as_lines() -> None:
+def test_discoveries_stand_over_false_claims_and_players_are_named_where_they_stand() -> None:
     reports = reports_of(HUNT)
     false, found = "false_claim_rate", "discovered_rate"
     null = strata_rows(reports, HUNT, false, whole(false), name="false claims", seed=1)
     signal = strata_rows(reports, HUNT, found, whole(found), name="discoveries", seed=1)
-    text = words(false_claims(null, signal, {"random": reports[0], "silent": make_report(ANSWERS[0])}))
-    for word in ("false claims", "discoveries", "random", "pairs", "points"):
+    text = words(false_claims(null[0], signal[0], {"random": reports[0], "silent": make_report(ANSWERS[0])}))
+    for word in ("false claims", "discoveries", "random", "before", "after"):
         assert word in text
-    assert "null and signal worlds: missing" in words(false_claims([], [], {}))
+    assert "silent" not in text  # it has no claims
 
 
 def test_a_row_without_values_is_missing() -> None:
     nothing = Interval(value=None, low=None, high=None, n=0)
-    text = words(false_claims([PairedRow("odd", nothing, None, None)], [], {}))
+    text = words(validity_by_stratum([PairedRow("odd", nothing, None, None)], []))
     assert text.count(">missing</text>") == 3  # both arms, the difference in words
+    odd = PairedRow("odd", nothing, None, None)
+    assert "null and signal worlds: missing" in words(false_claims(odd, odd, {}))
 
 
 def test_newcombe_agrees_with_the_published_examples() -> None:
@@ -213,7 +221,7 @@ def test_few_clusters_are_named_with_intervals_and_many_are_one_curve(
     gains = cluster_gains(before, after, "success_rate")
     assert len(gains) == 20 and all(each.gain.low is not None for each in gains)
     few = words(forest(claim, gains))
-    assert "scenario-007" in few and "own draws" in few and "tier hard" in few
+    assert "scenario-007" in few and "own draws" in few and "tier: hard" in few
     arms = arm("base", 0.35, clusters=60), arm("trained", 0.65, clusters=60)
     many = cluster_gains(*arms, "success_rate")
     text = words(forest(make_claim(*arms), many))
@@ -227,10 +235,11 @@ def test_a_long_name_of_the_clusters_leaves_the_counts_of_the_forest_inside() ->
     figure = forest(claim, cluster_gains(*arms, "success_rate"))
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
-    texts = [axes.get_title(loc="right") for axes in figure.axes]
+    texts = [axes.get_title() or axes.get_title(loc="left") for axes in figure.axes]
     assert any(text.startswith("60 independent items:") for text in texts)
     for axes in figure.axes:
-        assert axes._right_title.get_window_extent(canvas.get_renderer()).x0 >= 0  # type: ignore[attr-defined]
+        place = axes._left_title.get_window_extent(canvas.get_renderer())  # type: ignore[attr-defined]
+        assert place.x0 >= 0 and place.x1 <= canvas.get_width_height()[0]
 
 
 def test_every_finding_has_its_numbers_and_says_change_only_where_it_is_shown(

@@ -123,7 +123,7 @@ def test_every_figure_is_drawn_from_what_there_is_and_says_what_is_not(rows: int
     text = {name: render(figure)["svg"].decode() for name, (figure, _) in found.items()}
     assert "validations: missing" in text["checkpoint_progression"]
     assert ("reward: missing" in text["training_curve"]) == (rows == 0)
-    assert "not measured: entropy" in text["training_curve"] and "chosen" not in text["training_curve"]
+    assert "not measured: entropy" in text["health"] and "chosen" not in text["training_curve"]
 
 
 def test_the_strip_stands_over_the_curves_on_the_same_axis_and_needs_no_colour() -> None:

@@ -46,6 +46,7 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 def test_every_figure_says_what_it_shows_with_its_numbers_and_stands_before_the_tables(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     findings = re.findall(r"<figcaption><h3>(.*?)</h3>", text)
+    findings += re.findall(r'<details class="fold"><summary>(.*?)</summary>\s*<figure>', text)
     assert len(findings) == text.count("<figure>") - 1 >= 7  # the first one's is the lead
     assert all(re.search(r"\d", said) for said in findings)
     assert (
@@ -59,7 +60,7 @@ def test_every_figure_says_what_it_shows_with_its_numbers_and_stands_before_the_
 
 def test_the_first_figure_is_in_the_first_window_and_the_page_is_short(page: Path, chromium: Browser) -> None:
     chromium.open(page)
-    assert chromium.value(FIRST) <= 900 and chromium.value(HEIGHT) <= 10_700
+    assert chromium.value(FIRST) <= 900 and chromium.value(HEIGHT) <= 8_000
     assert chromium.requested() == [] and chromium.complaints() == []
 
 

@@ -222,7 +222,8 @@ def older_provenance(task: str) -> bytes:
 
 def draw_seeds(found: SeedsTogether, copy: Path) -> dict[str, bytes]:
     """Return the figure of every seed by its file; which measure is primary, the settings of a run say."""
-    drawn = render(of_seeds_of(found, Project.open(copy).params.claim.primary).figure)
+    shown = of_seeds_of(found, Project.open(copy).params.claim.primary)
+    drawn = render(shown.figure, shown.finding)
     return {f"{found.task}.{kind}": content for kind, content in drawn.items()}
 
 

@@ -15,9 +15,11 @@ from assay.core.seeds import derive_seed
 from assay.core.storage.files import write_bytes, write_text
 from assay.core.storage.json import read_records, write_json
 from assay.pipeline.project import Project
+from assay.pipeline.rival_files import file_of
 from assay.rollout.dataset.suite import Suite
+from assay.rollout.tasks.rivals import GREEDY
 from assay.stages.render_evidence.ahead import begin
-from assay.stages.render_evidence.arms import Arm, log_table
+from assay.stages.render_evidence.arms import CONTROL, Arm, log_table
 from assay.stages.render_evidence.claim_at import ClaimMade, claim_at
 from assay.stages.render_evidence.claim_inputs import opened_since
 from assay.stages.render_evidence.illustrations import stepped
@@ -40,6 +42,7 @@ from assay.verdict.evidence.page.shell import Shown
 from assay.verdict.evidence.tables.claim_tables import before_after_metrics, plot_tables, readme_block
 from assay.verdict.evidence.tables.trajectories import Stepped
 from assay.verdict.evidence.words.remarks import Remark
+from assay.verdict.statistics.report import Report
 from assay.verdict.statistics.timing import timing_summary
 
 
@@ -129,7 +132,14 @@ def _galleries(
             chosen_step=trained.chosen_step,
         )
     comparison = of_comparison(
-        claim, before[0], after[0], arms, gaps, made.baselines, cluster_name=task.cluster_name
+        claim,
+        before[0],
+        after[0],
+        arms,
+        gaps,
+        made.baselines,
+        cluster_name=task.cluster_name,
+        played=_played(made),
     )
     shows = made.shows
     if claim.verdict != "NOT EVALUABLE" and shows is not None:
@@ -137,6 +147,13 @@ def _galleries(
         seed = derive_seed("what was done", claim.plan.suite_digest)
         comparison += of_what_was_done(shows, shown, arms, truths, seed)
     return comparison, training, of_rivals_of(claim)
+
+
+def _played(made: ClaimMade) -> dict[str, Report]:
+    """Return the reports of control and rivals that are no scripts, by what the claim calls them."""
+    files = {name: file_of(name) for name in made.claim.rivals}
+    files |= {GREEDY: "pre_eval_greedy", "random rewards": CONTROL}
+    return {name: made.arms[file][0] for name, file in files.items() if file in made.arms}
 
 
 def _sum_up_clocks(project: Project) -> None:
@@ -189,6 +206,7 @@ def _drawn(project: Project, galleries: Sequence[Sequence[Drawn]], processes: in
                 each.table,
                 SOURCES.get(each.name, EPISODES),
                 each.finding,
+                each.folded,
             )
             for each in own
         ]

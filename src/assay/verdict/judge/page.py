@@ -13,11 +13,12 @@ from assay.core.storage.files import write_text
 from assay.core.storage.json import digest, write_json
 from assay.verdict.evidence.claim.differences import measure_of_primary
 from assay.verdict.evidence.escape import markdown_table, one_line, visible
-from assay.verdict.evidence.figures.comparison_figures import before_after_summary, words_of
+from assay.verdict.evidence.figures.comparison_figures import before_after_summary
 from assay.verdict.evidence.figures.drawing import render
 from assay.verdict.evidence.figures.findings import of_forest
 from assay.verdict.evidence.figures.forest_figure import cluster_gains, forest, forest_frame
 from assay.verdict.evidence.figures.gallery import of_rivals_of
+from assay.verdict.evidence.labels import labelled
 from assay.verdict.evidence.page.report import Basis, Comparison, item_by_item, report_html
 from assay.verdict.evidence.page.shell import Shown, Tick
 from assay.verdict.evidence.tables.claim_tables import measures_frame, readme_block, strata_frame
@@ -144,7 +145,7 @@ def _figures(judged: Judged) -> list[Shown]:
     gains = cluster_gains(before, after, measure)
     finding = of_forest(claim, [each.gain.value or 0.0 for each in gains])
     both, table = before_after_summary(claim, *reports), measures_frame(*reports, judged.gaps)
-    said = f"{words_of(measure).capitalize()} before and after on the same items, and the paired difference."
+    said = f"{labelled(measure).capitalize()} before and after on the same items, and the paired difference."
     spread = (
         f"The difference by stratum and overall, and how those of the {claim.plan.cluster_name} are spread."
     )

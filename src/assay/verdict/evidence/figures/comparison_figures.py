@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped,unused-ignore]
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from assay.core.counting import counted
@@ -24,15 +23,15 @@ from assay.verdict.evidence.figures.drawing import (
     GREY,
     INK,
     RIVAL,
-    always_zero_said,
     bare_figure,
     new_figure,
     say_missing,
     styled,
 )
-from assay.verdict.evidence.figures.forest_rows import ROW, ForestRow, draw_forest
-from assay.verdict.evidence.figures.paired_rows import PairedRow, draw_rows, name_rows, point
+from assay.verdict.evidence.figures.forest_rows import ROW, ForestRow, draw_forest, head_rows
+from assay.verdict.evidence.figures.paired_rows import PairedRow, draw_rows, point
 from assay.verdict.evidence.formatting import NO_INTERVAL, difference_text, interval_text
+from assay.verdict.evidence.labels import LOWER_IS_BETTER, labelled
 from assay.verdict.statistics.report import Report
 
 
@@ -40,7 +39,7 @@ def _is_zero(found: Interval | None) -> bool:
     return found is not None and found.value == 0.0
 
 
-def _always_zero(measure: str, before: Report, after: Report, gaps: Mapping[str, Interval]) -> list[str]:
+def always_zero_rates(measure: str, before: Report, after: Report, gaps: Mapping[str, Interval]) -> list[str]:
     rates = [name for name in before.measures if is_rate(name) and name != measure]
     return [
         n for n in rates if all(_is_zero(rows.get(n)) for rows in (before.measures, after.measures, gaps))
@@ -49,11 +48,17 @@ def _always_zero(measure: str, before: Report, after: Report, gaps: Mapping[str,
 
 @styled
 def before_after_summary(
-    claim: Claim, before: Report, after: Report, *, baselines: Mapping[str, Report] | None = None
+    claim: Claim,
+    before: Report,
+    after: Report,
+    *,
+    baselines: Mapping[str, Report] | None = None,
+    played: Mapping[str, Report] | None = None,
 ) -> Figure:
     """Return the primary metric of base, trained policy, control and rivals, above the gain over the base.
 
-    Rivals that the claim does not name are scripted players of `baselines`. A claim that is not evaluable
+    Rivals that the claim does not name are scripted players of `baselines`; `played` as of `level_rows`. A
+    claim that is not evaluable
     gives a figure that says so and shows no number.
     """
     measure = measure_of_primary(claim.plan.primary)
@@ -61,28 +66,24 @@ def before_after_summary(
         figure, panels = new_figure(1, 1, height=2.2)
         say_missing(panels[0], "NOT EVALUABLE; before against after")
         return figure
-    players = headline_rows(level_rows(claim, before, after, baselines or {}))
-    figure = bare_figure(height=1.75 + LEVEL_ROW * len(players))
-    grid = figure.add_gridspec(2, 1, height_ratios=[LEVEL_ROW * len(players) + 0.25, 0.42])
+    players = headline_rows(level_rows(claim, before, after, baselines or {}, played))
+    figure = bare_figure(height=1.65 + LEVEL_ROW * len(players))
+    grid = figure.add_gridspec(2, 1, height_ratios=[LEVEL_ROW * len(players) + 0.2, 0.5])
     upper, lower = (figure.add_subplot(grid[k, 0]) for k in (0, 1))
     for k, row in enumerate(players):
         point(upper, k, row.rate, 100, row.colour, row.marker, "")
-        text = interval_text(row.rate, rate=True).replace(NO_INTERVAL, "")
-        upper.text(
-            1.03, k, f"{text}\n{row.n}", va="center", fontsize=8.5, transform=upper.get_yaxis_transform()
-        )
-    upper.axhline(1.5, color=GREY, lw=0.6, ls=":")
-    name_rows(upper, [f"{row.name}\n{row.kind}" for row in players])
-    upper.tick_params(axis="y", labelsize=8.5)
+    said = [interval_text(row.rate, rate=True).replace(NO_INTERVAL, "").strip() for row in players]
+    head_rows(upper, [f"{labelled(row.name)} ({row.kind})" for row in players], said, bold=(0, 1))
     upper.set_xlim(-3, 103)
-    upper.set_xlabel(f"{words_of(measure)}, % of episodes, 95 % interval")
+    items = counted(claim.n_items, "items")
+    upper.set_xlabel(f"{labelled(measure)}, % of episodes, 95 % intervals; n = {items}, K = {claim.draws}")
     fall, rise = margins_of(claim.plan.smallest_effect_points, claim.before.value if claim.before else None)
     n = counted(claim.n_clusters, claim.plan.cluster_name)
     draw_forest(
         lower,
-        [ForestRow("after \u2212 before", claim.difference, f"n = {n}", INK, whole=True)],
+        [ForestRow("after \u2212 before, points", claim.difference, f"n = {n}", INK, whole=True)],
         sides=("before", "after"),
-        label="points, 95 % interval; grey: less than matters",
+        label="grey: less than the smallest change that matters",
         margins=(100 * fall, 100 * rise),
     )
     return figure
@@ -90,10 +91,10 @@ def before_after_summary(
 
 LEVEL_ROW = 0.34  # inches of a player
 _LEVELS = {
-    "scripted": ("scripted rival", "^"),
-    "trivial": ("no skill", "v"),
-    "instead of training": ("untrained", "P"),
-    "trained otherwise": ("trained otherwise", "D"),
+    "scripted": ("a script", "scripts", "^"),
+    "trivial": ("no skill", "without skill", "v"),
+    "instead of training": ("the base, untrained", "uses of the base", "P"),
+    "trained otherwise": ("trained otherwise", "trained otherwise", "D"),
 }
 
 
@@ -103,38 +104,49 @@ class Level:
 
     name: str
     kind: str
+    kinds: str  # several of them
     rate: Interval | None
     n: str
     colour: str
     marker: str
 
 
-def level_rows(claim: Claim, before: Report, after: Report, baselines: Mapping[str, Report]) -> list[Level]:
-    """Return base and trained policy, then control, rivals and other scripted players, best first."""
+def level_rows(
+    claim: Claim,
+    before: Report,
+    after: Report,
+    baselines: Mapping[str, Report],
+    played: Mapping[str, Report] | None = None,
+) -> list[Level]:
+    """Return base and trained policy, then control, rivals and other scripted players, best first; `played`
+    has the reports of rivals and control that are no scripts, for their intervals."""
+    known = {**baselines, **(played or {})}
     measure, higher = measure_of_primary(claim.plan.primary), claim.plan.direction == "higher"
 
     def episodes(report: Report) -> str:
         return f"n = {counted(report.n_episodes, 'episodes')}"
 
     rows = [
-        Level("before", "base", before.measures.get(measure), episodes(before), BEFORE, "o"),
-        Level("after", "trained", after.measures.get(measure), episodes(after), AFTER, "s"),
+        Level("before", "the base", "", before.measures.get(measure), episodes(before), BEFORE, "o"),
+        Level("after", "trained", "", after.measures.get(measure), episodes(after), AFTER, "s"),
     ]
     beside = []
     if (control := claim.random_reward) is not None and control.comparable:
         rate = Interval(value=control.after, low=None, high=None, n=control.n_items)
         n = f"n = {counted(control.n_items, 'items')}"
-        beside.append(Level("random rewards", "control", rate, n, CONTROL, "D"))
+        if "random rewards" in known:
+            rate = known["random rewards"].measures.get(measure, rate)
+        beside.append(Level("random rewards", "control", "", rate, n, CONTROL, "D"))
     for name, rival in claim.rivals.items():
-        kind, marker = _LEVELS[rival.kind]
+        kind, kinds, marker = _LEVELS[rival.kind]
         rate = Interval(value=rival.rate, low=None, high=None, n=rival.difference.n)
         n = f"n = {counted(rival.difference.n, 'items')}"
-        if name in baselines:
-            rate, n = baselines[name].measures.get(measure, rate), episodes(baselines[name])
-        beside.append(Level(name, kind, rate, n, RIVAL, marker))
+        if name in known:
+            rate, n = known[name].measures.get(measure, rate), episodes(known[name])
+        beside.append(Level(name, kind, kinds, rate, n, RIVAL, marker))
     for name, report in baselines.items():
         if name not in claim.rivals and (found := report.measures.get(measure)) is not None:
-            beside.append(Level(name, "scripted player", found, episodes(report), GREY, "^"))
+            beside.append(Level(name, "knows more", "that know more", found, episodes(report), GREY, "^"))
 
     def reached(row: Level) -> float:
         return (row.rate.value if row.rate else None) or 0.0
@@ -147,7 +159,7 @@ def headline_rows(rows: Sequence[Level]) -> list[Level]:
     kinds = Counter(row.kind for row in rows)
     best = {row.kind: row for row in reversed(rows)}
     return [
-        row if kinds[row.kind] == 1 else replace(row, kind=f"best of {kinds[row.kind]}, {row.kind}")
+        row if kinds[row.kind] == 1 else replace(row, kind=f"strongest of {kinds[row.kind]} {row.kinds}")
         for row in rows
         if best[row.kind] is row
     ]
@@ -164,29 +176,18 @@ def levels_frame(rows: Sequence[Level], claim: Claim) -> pd.DataFrame:
     return pd.DataFrame(cells, columns=["player", "what it is", f"{claim.plan.primary}, %", "n"])
 
 
-def words_of(measure: str) -> str:
-    """Return a measure as words, without what only its name needs.
-
-    >>> words_of("mass_correct_rate")
-    'mass correct'
-    """
-    return measure.removesuffix("_rate").replace("_", " ")
-
-
 @styled
 def rates_before_after(claim: Claim, before: Report, after: Report, gaps: Mapping[str, Interval]) -> Figure:
     """Return every other rate before and after, with the paired difference beside it.
 
-    Rates that the plan names are marked as such; those that are 0 in both arms are named in one line.
+    Rates that the plan names are marked as such, those of which less is better too; the caption names those
+    that are 0 in both arms.
     """
-    measure = measure_of_primary(claim.plan.primary)
     rows = other_rates(claim, before, after, gaps)
-    zero = _always_zero(measure, before, after, gaps)
-    said = f"\n{always_zero_said(zero, 60)}" if zero else ""
-    figure, (axes,) = new_figure(1, 1, height=1.35 + ROW * max(1, len(rows)) + 0.15 * said.count("\n"))
+    figure, (axes,) = new_figure(1, 1, height=0.85 + ROW * max(1, len(rows)))
     draw_rows(axes, rows, rate=True)
     axes.set_xlim(-3, 103)
-    axes.set_xlabel(f"% of episodes, 95 % interval{said}")
+    axes.set_xlabel("% of episodes, 95 % intervals")
     if not rows:
         say_missing(axes, "other rates")
     return figure
@@ -201,7 +202,7 @@ def other_rates(claim: Claim, before: Report, after: Report, gaps: Mapping[str, 
     if claim.verdict == "NOT EVALUABLE":
         return []
     measure = measure_of_primary(claim.plan.primary)
-    zero = _always_zero(measure, before, after, gaps)
+    zero = always_zero_rates(measure, before, after, gaps)
     rates = [name for name in before.measures if is_rate(name) and name != measure and name not in zero]
     return [_row(name, claim, before, after, gaps) for name in rates]
 
@@ -214,6 +215,8 @@ def _row(name: str, claim: Claim, before: Report, after: Report, gaps: Mapping[s
         for guardrail in claim.guardrails:
             if guardrail.measure == name:
                 gap, role = guardrail.difference, "guardrail"
+    if name in LOWER_IS_BETTER:
+        role = ", ".join(filter(None, (role, "lower is better")))
     return PairedRow(name, before.measures.get(name), after.measures.get(name), gap, role=role)
 
 
@@ -234,53 +237,21 @@ def reward_histogram(before: Sequence[Episode], after: Sequence[Episode], bins: 
 
 
 @styled
-def reward_distribution(
-    before: Sequence[Episode], after: Sequence[Episode], gaps: Mapping[str, Interval] | None = None
-) -> Figure:
-    """Return the rewards of all episodes, an arm above the other on common bins, with their means and
-    medians.
-
-    `gaps` are differences by measure; those of mean_reward (the mean over paired items) and of median_reward
-    (after - before of the medians of all episodes) are drawn under the distributions.
-    """
-    figure = bare_figure(height=3.8 if gaps is None else 5.3)
-    heights = [1.0, 1.0] if gaps is None else [1.0, 1.0, 0.72]
-    grid = figure.add_gridspec(len(heights), 1, height_ratios=heights)
-    upper = figure.add_subplot(grid[0, 0])
-    panels = [upper, figure.add_subplot(grid[1, 0], sharex=upper, sharey=upper)]
-    if gaps is not None:
-        _shift(figure.add_subplot(grid[2, 0]), gaps)
-    arms = [np.array([e.reward for e in arm], np.float64) for arm in (before, after)]
-    panels[1].set_xlabel("reward per episode")
-    if not len(arms[0]) or not len(arms[1]):
-        for panel in panels:
-            say_missing(panel, "rewards of an arm")
+def reward_distribution(before: Sequence[Episode], after: Sequence[Episode]) -> Figure:
+    """Return the rewards of all episodes, one arm over the other on common bins, with their means."""
+    figure, (axes,) = new_figure(1, 1, height=2.9)
+    axes.set_xlabel("reward per episode")
+    axes.set_ylabel("% of episodes")
+    if not before or not after:
+        say_missing(axes, "rewards of an arm")
         return figure
     table = reward_histogram(before, after)
     edges = np.array([*table["low"], table["high"].iloc[-1]])
-    for axes, arm, name, colour in zip(panels, arms, ("before", "after"), (BEFORE, AFTER), strict=True):
-        share = 100 * table[f"{name}_share"].to_numpy(np.float64)
-        axes.stairs(share, edges, fill=True, color=colour, alpha=0.45)
-        axes.stairs(share, edges, color=colour, lw=1.2)
-        mean, median = float(arm.mean()), float(np.median(arm))
+    for arm, name, colour, style in ((before, "before", BEFORE, "-"), (after, "after", AFTER, "--")):
+        share, mean = 100 * table[f"{name}_share"].to_numpy(np.float64), np.mean([e.reward for e in arm])
+        axes.stairs(share, edges, fill=True, color=colour, alpha=0.28)
+        said = f"{name}: mean {mean:.2f}, n = {counted(len(arm), 'episodes')}".replace("-", "\u2212")
+        axes.stairs(share, edges, color=colour, lw=1.4, ls=style, label=said)
         axes.plot(mean, 0, "D", color=colour, mec="black", ms=7, clip_on=False, zorder=4)
-        axes.axvline(median, color="black", ls="--", lw=1.2)
-        ends = f"mean {mean:.2f} (diamond), median {median:.2f} (dashes)".replace("-", "\u2212")
-        axes.set_title(f"{name}, n = {counted(len(arm), 'episodes')}\n{ends}", fontsize=9)
-        axes.set_ylabel("% of episodes")
-    panels[0].tick_params(labelbottom=False)
+    axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), borderaxespad=0.1)
     return figure
-
-
-def _shift(axes: Axes, gaps: Mapping[str, Interval]) -> None:
-    rows = []
-    # Medians cannot be paired item by item, so theirs counts episodes of an arm and the other counts items.
-    for name, what, unit in (
-        ("mean_reward", "means", "items"),
-        ("median_reward", "medians", "episodes an arm"),
-    ):
-        gap = gaps.get(name)
-        n = "n missing" if gap is None else f"n = {gap.n} {unit}"
-        rows.append(ForestRow(f"difference of {what}", gap, n, INK, whole=name == "mean_reward"))
-    label = "after \u2212 before, reward per episode, 95 % interval"
-    draw_forest(axes, rows, sides=("before", "after"), label=label, scale=1.0, places=2)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import io
 import re
-import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ParamSpec
 
@@ -37,6 +36,7 @@ PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B8860B", "#56B4E9", "#0
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 DPI = 110
+SHARP = 2  # pixels of a PNG for each one of the layout: sharp on dense screens and on slides
 WIDTH = 4.75  # inches, 522 pixels: two stand side by side on a page, and a telephone shows one legibly
 WIDE = 10.0  # of figures that stand alone in a file
 TITLE = FontProperties(family=["DejaVu Sans"], size=11, weight="bold")
@@ -160,14 +160,14 @@ def render(figure: Figure, title: str = "") -> dict[str, bytes]:
             _snap(figure)
         # Figure.savefig would draw each once more, only to let a layout settle. An SVG leaves the figure at
         # 72 dpi.
-        figure.set_dpi(DPI)
         pixels = [_pixels(each) for each in (_title_band(figure, title), figure) if each is not None]
-        imsave(png, np.concatenate(pixels), format="png", metadata={"Software": None}, dpi=DPI)  # type: ignore[dict-item,unused-ignore]
+        imsave(png, np.concatenate(pixels), format="png", metadata={"Software": None}, dpi=SHARP * DPI)  # type: ignore[dict-item,unused-ignore]
         FigureCanvasSVG(figure).print_svg(svg, metadata={"Date": None, "Creator": None})  # type: ignore[no-untyped-call,unused-ignore]
     return {"png": png.getvalue(), "svg": in_the_dark(_smaller(visible(svg.getvalue().decode()))).encode()}
 
 
 def _pixels(figure: Figure) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    figure.set_dpi(SHARP * DPI)
     canvas = FigureCanvasAgg(figure)
     canvas.draw()  # type: ignore[no-untyped-call,unused-ignore]
     return np.array(canvas.buffer_rgba())  # type: ignore[no-untyped-call,unused-ignore]
@@ -281,9 +281,9 @@ def mark_gaps(axes: Axes, x: Iterable[float], y: Iterable[float], name: str = ""
         )
 
 
-def legend(axes: Axes, columns: int = 1, *, below: bool = False) -> None:
-    """Draw the panel's legend, one entry per label, if there is any; under the panel where lines would hide
-    it."""
+def legend(axes: Axes, columns: int = 1, *, below: bool = False, above: bool = False) -> None:
+    """Draw the panel's legend, one entry per label, if there is any; under or over the panel where lines
+    would hide it."""
     handles, labels = axes.get_legend_handles_labels()
     unique = dict(zip(labels, handles, strict=True))
     if unique:
@@ -291,15 +291,8 @@ def legend(axes: Axes, columns: int = 1, *, below: bool = False) -> None:
         if below:  # by inches, so that it clears the label of the axis whatever the panel's height
             under = axes.transAxes + ScaledTranslation(0, -0.42, axes.figure.dpi_scale_trans)
             place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0), "bbox_transform": under}
+        if above:
+            axes.set_title(axes.get_title("left"), pad=20)
+            place = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.1}
+            place |= {"handlelength": 1.4, "columnspacing": 1.0, "fontsize": 8}
         axes.legend(list(unique.values()), list(unique), ncols=columns, **place)
-
-
-def always_zero_said(names: Sequence[str], width: int) -> str:
-    r"""Return what is always 0, in lines that fit a panel.
-
-    >>> always_zero_said(["blocked", "empty"], 20)
-    'always 0: blocked,\nempty'
-    """
-    return textwrap.fill(
-        f"always 0: {', '.join(names)}", width, break_long_words=False, break_on_hyphens=False
-    )

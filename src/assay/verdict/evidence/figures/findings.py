@@ -10,6 +10,7 @@ from assay.verdict.evidence.claim.claim import Claim
 from assay.verdict.evidence.figures.forest_rows import ForestRow
 from assay.verdict.evidence.figures.paired_rows import labels_shown
 from assay.verdict.evidence.formatting import MISSING, difference_text, percent, signed
+from assay.verdict.evidence.labels import labelled
 
 
 def is_shown(gap: Interval | None) -> bool:
@@ -62,7 +63,12 @@ def of_forest(claim: Claim, gains: Sequence[float]) -> str:
     if strata:
         more = sum(is_shown(gap) and (gap.value or 0) > 0 for gap in strata)
         less = sum(is_shown(gap) and (gap.value or 0) < 0 for gap in strata)
-        said += f"; a rise is shown in {more} of {counted(len(strata), 'strata')}, a fall in {less}"
+        what = counted(len(strata), "subgroups")
+        said += (
+            f"; all {what} improved"
+            if more == len(strata) > 1
+            else f"; a rise is shown in {more} of {what}, a fall in {less}"
+        )
     return said
 
 
@@ -72,7 +78,7 @@ def of_rates(gaps: Mapping[str, Interval | None]) -> str:
     if not shown:
         return f"No change shown in any of {counted(len(gaps), 'other rates')}"
     name, most = max(shown.items(), key=lambda each: abs(each[1].value or 0.0))
-    said = f"{len(shown)} of {counted(len(gaps), 'other rates')} moved, most {name}"
+    said = f"{len(shown)} of {counted(len(gaps), 'other rates')} moved, most {labelled(name)}"
     return f"{said}: {_difference(most, True).replace('@', ' points')}, n = {most.n} items"
 
 
@@ -87,7 +93,8 @@ def of_rivals(rows: Sequence[ForestRow], *, higher: bool) -> str:
         return sign * ((row.difference.value if row.difference else None) or 0.0)
 
     beaten = [row for row in known if lead(row) > 0 and is_shown(row.difference)]
-    said = f"The trained policy beats {len(beaten)} of {counted(len(known), 'rivals')}"
+    n = "all" if len(beaten) == len(known) > 1 else f"{len(beaten)} of"
+    said = f"The trained policy beats {n} {counted(len(known), 'rivals')}"
     nearest = min(known, key=lead)
     word = "closest" if nearest in beaten else "not shown to beat"
     assert nearest.difference is not None
@@ -104,8 +111,10 @@ def of_health(
     when = "so far" if running else f"in {counted(steps, 'steps')}"
     if not left:
         return f"No alarm {when}: all {measured} rules measured stayed GREEN"
-    first = ", ".join(f"{rule} from step {step}" for rule, step in sorted(left.items(), key=lambda e: e[1]))
-    end = f"RED: {', '.join(red)}" if red else "none RED"
+    first = ", ".join(
+        f"{labelled(rule)} from step {step}" for rule, step in sorted(left.items(), key=lambda e: e[1])
+    )
+    end = f"RED: {', '.join(map(labelled, red))}" if red else "none RED"
     return f"{len(left)} of {measured} rules measured left GREEN {when} ({first}); {end}"
 
 

@@ -37,13 +37,13 @@ from assay.verdict.evidence.figures.forest_rows import (
     name_sides,
     show_both_sides,
 )
-from assay.verdict.evidence.figures.paired_rows import labels_shown, name_rows, point
+from assay.verdict.evidence.figures.paired_rows import labels_shown, point
 from assay.verdict.evidence.formatting import difference_text, percent
+from assay.verdict.evidence.labels import labelled
 from assay.verdict.statistics.intervals import interval, wilson
 
 NAMED_UP_TO = 40  # clusters; more are drawn as a curve of sorted gains
 MOST_STEPS = 24  # different gains that a table lists; more are put in classes
-LONGEST_COUNT = 16
 LONGEST_NAME = 22
 
 
@@ -155,22 +155,21 @@ def forest(claim: Claim, gains: Sequence[ClusterGain]) -> Figure:
     what = claim.plan.cluster_name
     few, left_out = labels_shown(claim)
     rows = [
-        ForestRow(name.replace("=", " "), each.difference, f"n = {counted(each.n_clusters, what)}")
+        ForestRow(labelled(name.replace("=", ": ")), each.difference, f"n = {counted(each.n_clusters, what)}")
         for name, each in few.items()
     ]
     n = counted(claim.n_clusters, what)
     rows = [*rows, ForestRow("all", claim.difference, f"n = {n}", INK, whole=True)]
-    heights = [0.2 + ROW * len(rows), 0.3 + 0.2 * len(gains) if named else 1.5]
-    figure = bare_figure(height=sum(heights) + 1.6 + 0.15 * len(left_out))
+    heights = [0.2 + ROW * len(rows), 0.3 + 0.2 * len(gains) if named else 1.4]
+    figure = bare_figure(height=sum(heights) + 1.35 + 0.15 * len(left_out))
     grid = figure.add_gridspec(2, 1, height_ratios=heights)
     upper, lower = (figure.add_subplot(grid[k, 0]) for k in (0, 1))
-    label = "\n".join(["after \u2212 before, points, 95 % interval", *left_out])
-    draw_forest(upper, rows, sides=("before", "after"), label=label)
+    said = "\n".join(["after \u2212 before, points, 95 % intervals", *left_out])
+    draw_forest(upper, rows, sides=("before", "after"), label=said)
     (_named if named else _counted)(lower, gains, what)
     counts = Counter(np.sign([each.gain.value or 0.0 for each in gains]).tolist())
     told = f"{counts[-1.0]} lost, {counts[0.0]} stayed, {counts[1.0]} gained"
-    # Beside the counts a long name would be cut off at the left.
-    lower.set_title(f"{n}:{' ' if len(n) <= LONGEST_COUNT else chr(10)}{told}", loc="right", fontsize=9)
+    lower.set_title(f"{n}: {told}", fontsize=8.5)
     return figure
 
 
@@ -184,7 +183,9 @@ def _named(axes: Axes, gains: Sequence[ClusterGain], what: str) -> None:
         each.name if len(each.name) <= LONGEST_NAME else f"{each.name[: LONGEST_NAME - 1]}\u2026"
         for each in gains
     ]
-    name_rows(axes, names[::-1])
+    axes.set_yticks(range(len(names)), names[::-1], fontsize=8)
+    axes.set_ylim(len(names) - 0.45, -0.55)
+    axes.grid(visible=False, axis="y")
     axes.axvline(0, color="black", lw=0.9)
     show_both_sides(axes)
     name_sides(axes, ("before", "after"), "gain of each, points, 95 % interval of its own draws")
@@ -209,11 +210,11 @@ def _counted(axes: Axes, gains: Sequence[ClusterGain], what: str) -> None:
 
 
 def rival_rows(claim: Claim) -> list[ForestRow]:
-    """Return the lead of the trained policy over the base and each rival, and over the random-reward
-    control."""
+    """Return the lead of the trained policy over each rival and the random-reward control, the strongest
+    first, and over the base."""
     rows = [
         ForestRow(
-            name,
+            labelled(name),
             rival.difference,
             f"n = {counted(rival.difference.n, 'items')}",
             RIVAL,
@@ -224,6 +225,8 @@ def rival_rows(claim: Claim) -> list[ForestRow]:
     if (control := claim.random_reward) is not None and control.comparable:
         n, kind = f"n = {counted(control.n_items, 'items')}", f"control, {percent(control.after)} %"
         rows.append(ForestRow("random rewards", control.ahead, n, CONTROL, kind=kind))
+    sign = 1 if claim.plan.direction == "higher" else -1
+    rows.sort(key=lambda row: sign * ((row.difference.value if row.difference else None) or 0.0))
     if claim.difference is not None:
         kind = f"before, {percent(claim.before.value if claim.before else None)} %"
         n = f"n = {counted(claim.difference.n, 'items')}"
@@ -233,8 +236,8 @@ def rival_rows(claim: Claim) -> list[ForestRow]:
 
 KINDS = {
     "trivial": "no skill",
-    "scripted": "scripted",
-    "instead of training": "untrained",
+    "scripted": "script",
+    "instead of training": "base, untrained",
     "trained otherwise": "trained otherwise",
 }
 
@@ -242,12 +245,12 @@ KINDS = {
 @styled
 def rivals_forest(rows: Sequence[ForestRow], metric: str) -> Figure:
     """Return the trained policy minus each rival, with intervals; `rows` are those of `rival_rows`."""
-    figure, (axes,) = new_figure(1, 1, height=1.15 + ROW * max(1, len(rows)))
+    figure, (axes,) = new_figure(1, 1, height=0.95 + ROW * max(1, len(rows)))
     if not rows:
         say_missing(axes, "rivals")
         return figure
-    label = f"trained \u2212 rival, {metric}, points, 95 % interval"
-    draw_forest(axes, rows, sides=("the rival", "trained"), label=label)
+    said = f"trained \u2212 rival, {metric}, points, 95 % intervals"
+    draw_forest(axes, rows, sides=("the rival", "trained"), label=said)
     return figure
 
 

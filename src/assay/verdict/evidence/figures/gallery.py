@@ -17,6 +17,7 @@ from assay.verdict.evidence.claim.claim import Claim
 from assay.verdict.evidence.claim.differences import measure_of_primary
 from assay.verdict.evidence.details.confidence import has_verdicts
 from assay.verdict.evidence.figures.comparison_figures import (
+    always_zero_rates,
     before_after_summary,
     level_rows,
     levels_frame,
@@ -24,7 +25,6 @@ from assay.verdict.evidence.figures.comparison_figures import (
     rates_before_after,
     reward_distribution,
     reward_histogram,
-    words_of,
 )
 from assay.verdict.evidence.figures.drawing import column
 from assay.verdict.evidence.figures.findings import (
@@ -70,6 +70,7 @@ from assay.verdict.evidence.figures.verdict_figures import (
     validity_frame,
 )
 from assay.verdict.evidence.formatting import percent, split_word
+from assay.verdict.evidence.labels import labelled
 from assay.verdict.evidence.recipe.records import SeedsTogether
 from assay.verdict.evidence.tables.trajectories import Stepped
 from assay.verdict.statistics.report import Report
@@ -80,13 +81,14 @@ BRIER = "metric.brier"
 @dataclass(frozen=True, slots=True)
 class Drawn:
     """One figure as a reader meets it. `table` holds the numbers that were drawn, `finding` says what they
-    show."""
+    show; `folded` ones are opened by who asks for them."""
 
     name: str
     figure: Figure
     caption: str
     table: pd.DataFrame
     finding: str
+    folded: bool = False
 
 
 def of_training(
@@ -142,16 +144,36 @@ def of_training(
             " defined. In each head: mean of the first and of the last tenth of the steps.",
             components,
             _of_success(components, window),
+            folded=True,
         ),
         Drawn(
             "checkpoint_progression",
             checkpoint_progression(checkpoints, chosen_step, steps=steps),
             "The validation suite over checkpoints, 95 % intervals; the base is blue, the chosen one orange."
             " Small numbers are n.",
-            checkpoints,
+            _few_columns(checkpoints),
             _of_checkpoints(checkpoints, chosen_step),
         ),
     ]
+
+
+def _few_columns(checkpoints: pd.DataFrame) -> pd.DataFrame:
+    """Return step, episodes, and each measure that is not always 0 with its interval in one cell."""
+    kept = {name: checkpoints[name] for name in ("step", "episodes") if name in checkpoints}
+    for name in checkpoints:
+        y, *ends = (column(checkpoints, each) for each in (name, f"{name}_low", f"{name}_high"))
+        if (
+            y is None
+            or any(end is None for end in ends)
+            or name.startswith(("best_of_k_", "greedy_"))
+            or not y.any()
+        ):
+            continue
+        kept[name] = [
+            f"{value:.3f} [{low:.3f}, {high:.3f}]".replace("-", "\u2212") if value == value else None
+            for value, low, high in zip(y, *(end for end in ends if end is not None), strict=True)
+        ]
+    return pd.DataFrame(kept)
 
 
 def _of_success(components: pd.DataFrame, window: int) -> str:
@@ -185,11 +207,12 @@ def of_comparison(
     baselines: Mapping[str, Report],
     *,
     cluster_name: str,
+    played: Mapping[str, Report] | None = None,
 ) -> list[Drawn]:
     """Return the figures of the held-out comparison; those of one task only where its episodes hold what they
     show.
 
-    A claim that is not evaluable leaves out whatever pairs the arms.
+    `played` as of `level_rows`. A claim that is not evaluable leaves out whatever pairs the arms.
     """
     paired = claim.verdict != "NOT EVALUABLE" and claim.difference is not None
     n = counted(claim.n_clusters, cluster_name)
@@ -197,24 +220,19 @@ def of_comparison(
     drawn = [
         Drawn(
             "before_after_summary",
-            before_after_summary(claim, before, after, baselines=baselines),
-            f"{split_word(claim.split).capitalize()} {words_of(primary)} of the base, the trained policy and"
+            before_after_summary(claim, before, after, baselines=baselines, played=played),
+            f"{split_word(claim.split).capitalize()} {labelled(primary)} of the base, the trained policy and"
             " what it is compared with, and the paired gain.",
-            levels_frame(level_rows(claim, before, after, baselines) if paired else [], claim),
-            moved(words_of(primary), claim.before, claim.after, claim.difference, n, rate=True)
+            levels_frame(level_rows(claim, before, after, baselines, played) if paired else [], claim),
+            moved(labelled(primary), claim.before, claim.after, claim.difference, n, rate=True)
             if paired
             else "Not evaluable: no number is shown",
         ),
         Drawn(
             "reward_distribution",
-            reward_distribution(*arms, gaps if paired else None),
-            f"Rewards of {split_word(claim.split)} episodes, an arm above the other on common bins"
-            + (
-                "; below, the mean difference of paired items and the difference of the medians of all"
-                " episodes."
-                if paired
-                else "."
-            ),
+            reward_distribution(*arms),
+            f"Rewards of {split_word(claim.split)} episodes, one arm over the other on common bins; diamonds:"
+            " means.",
             reward_histogram(*arms),
             moved(
                 "mean reward",
@@ -235,18 +253,19 @@ def of_comparison(
         Drawn(
             "forest",
             forest(claim, gains),
-            f"The gain by stratum and overall, and how the gains of the {cluster_name} are spread.",
+            f"The gain by subgroup and overall, and how the gains of the {cluster_name} are spread.",
             forest_frame(claim, gains),
             of_forest(claim, [each.gain.value or 0.0 for each in gains]),
         )
     )
     if rates := other_rates(claim, before, after, gaps):
+        zero = ", ".join(map(labelled, always_zero_rates(primary, before, after, gaps)))
         drawn.append(
             Drawn(
                 "rates",
                 rates_before_after(claim, before, after, gaps),
-                "Every other rate before and after; a difference pairs the items in which both arms"
-                " have one.",
+                "Every other rate before and after; a difference pairs the items in which both arms have one."
+                + (f" Always 0: {zero}." if zero else ""),
                 rows_frame(rates, rate=True),
                 of_rates({row.name: row.difference for row in rates}),
             )
@@ -264,7 +283,7 @@ def of_what_was_done(
 ) -> list[Drawn]:
     """Return the figures of a task that shows what was done: answers, budgets, and one world."""
     marks, budgets = mark_rows(arms, shows, seed), spending_rows(arms, shows, seed)
-    wrong, uses = marks[0], [(budget, row) for budget, rows in budgets.items() for row in rows[:1]]
+    wrong, uses = marks[0], [(budget, row) for budget, rows in budgets.items() for row in rows]
     of_items = f"{0 if wrong.difference is None else wrong.difference.n} items"
     drawn = list[Drawn]()
     if any(mark is not None for own in shows.marks for mark in own):
@@ -279,7 +298,9 @@ def of_what_was_done(
             )
         )
     if uses:
-        budget, use = uses[0]
+        budget, use = max(
+            uses, key=lambda each: abs((each[1].difference and each[1].difference.value) or 0.0)
+        )
         n = f"{0 if use.difference is None else use.difference.n} items"
         table = pd.concat([rows_frame(rows, rate=True).assign(budget=name) for name, rows in budgets.items()])
         drawn.append(
@@ -288,7 +309,15 @@ def of_what_was_done(
                 spending(budgets),
                 "Where each policy spends its budget and its turns, with paired differences.",
                 table[["budget", *table.columns[:-1]]],
-                moved(f"{use.name}, of {budget},", use.before, use.after, use.difference, n, rate=True),
+                moved(
+                    f"{use.name}, as a share of {budget},",
+                    use.before,
+                    use.after,
+                    use.difference,
+                    n,
+                    rate=True,
+                ),
+                folded=True,
             )
         )
     for each in shown[:1]:  # all of them are on the page, turn by turn
@@ -300,10 +329,11 @@ def of_what_was_done(
             Drawn(
                 "one_world",
                 side_by_side(each.pictures),
-                f"What base (left) and trained policy (right) had in hand at the end, in the same world: item"
-                f" {item[:16]}, draw {each.pair.before.draw}; {each.pair.reason}. On common scales.",
+                "What base (left) and trained policy (right) had in hand at the end, in one world:"
+                f" item {item[:16]}, draw {each.pair.before.draw}; {each.pair.reason}. On common scales.",
                 panels_frame(each.pictures),
-                f"One world (n = 1), {truths[item]}: the base {before}; the trained policy {after}",
+                f"One world (n = 1): {truths[item]}. Before training the model {before}; after, it {after}",
+                folded=True,
             )
         )
     return drawn
@@ -318,7 +348,7 @@ def of_rivals_of(claim: Claim) -> list[Drawn]:
     return [
         Drawn(
             "rivals",
-            rivals_forest(rows, words_of(measure_of_primary(claim.plan.primary))),
+            rivals_forest(rows, labelled(measure_of_primary(claim.plan.primary))),
             "What else plays these very items: the trained policy minus each, paired. The diamond is the gain"
             " over the base.",
             rivals_frame(rows),
@@ -333,7 +363,7 @@ def of_seeds_of(found: SeedsTogether, primary: str) -> Drawn:
     whole = None if found.recipe is None else found.recipe.difference
     return Drawn(
         "seeds",
-        every_seed(found.runs, whole, words_of(measure_of_primary(primary))),
+        every_seed(found.runs, whole, labelled(measure_of_primary(primary))),
         "The gain of every training seed over the base, its interval over items alone; the diamond takes"
         " seeds and items as samples.",
         seeds_frame(found.runs),
@@ -363,23 +393,26 @@ def _of_one_task(
         frame = calibration_frame(*arms)
         caption = (
             "How often verdicts were right, by stated confidence and by significance, 95 % intervals; n"
-            " episodes under each. Of the Brier score lower is better."
+            " episodes as bars. Of the Brier score lower is better."
         )
-        drawn.append(Drawn("calibration", calibration(frame), caption, frame, said("Brier score", BRIER)))
+        finding = said("Brier score", BRIER)
+        drawn.append(Drawn("calibration", calibration(frame), caption, frame, finding, folded=True))
     if FALSE_CLAIM in before.measures:
         false = rows(FALSE_CLAIM, "false claims, null worlds", "null, ")
         power = rows(POWER, "discoveries, signal worlds", "signal, ")
         caption = (
-            "False claims on worlds that hold nothing and discoveries on those that do, with paired"
-            " differences; scripted players as lines."
+            "False claims where there is nothing to find and discoveries where there is, with 95 % intervals;"
+            " scripted players in grey. The table: by subgroup, with paired differences."
         )
         table = rows_frame([*false, *power], rate=True)
         finding = said("false claims on null worlds", FALSE_CLAIM)
-        drawn.append(Drawn("false_claims", false_claims(false, power, baselines), caption, table, finding))
+        drawn.append(
+            Drawn("false_claims", false_claims(false[0], power[0], baselines), caption, table, finding)
+        )
     if (table_of_validity := validity_frame(before, after)) is not None:
         valid, f1 = rows(VALID, "all"), rows(FIELD_F1, "all")
         caption = "Schema validity and field F1 by stratum, before and after, with paired differences."
-        figure = validity_by_stratum(valid, f1, baselines)
+        figure = validity_by_stratum(valid, f1)
         finding = said("answers that satisfy their schema", VALID)
         drawn.append(Drawn("validity", figure, caption, table_of_validity, finding))
     return drawn

@@ -50,8 +50,8 @@ def health_strip(
     *,
     reached: int | None = None,
 ) -> Figure:
-    """Return a row for each rule: first those that left GREEN, in the order in which they did, with the worst
-    of them in numbers; then those that stayed or were not measured.
+    """Return a row for each rule that left GREEN, in the order in which they did, with the worst in numbers;
+    of the others it is said how many there are.
 
     Args:
         events: The lines of health.jsonl, oldest first.
@@ -60,22 +60,12 @@ def health_strip(
         reached: The newest step while the training runs: spans end there, and no rule is called green,
             because what was never measured is only known at the end. None: it has ended.
     """
-    found = spans(events, steps + 1 if reached is None else reached)
-    rest = [rule for rule in HEALTH_RULES if rule not in found]
-    figure, (axes,) = new_figure(1, 1, height=1.5 + 0.21 * (len(found) + len(rest)))
+    rows = len(spans(events, steps + 1 if reached is None else reached))
+    figure, (axes,) = new_figure(1, 1, height=1.35 + 0.28 * max(1, rows))
     said = draw_strip(axes, events, steps, unmeasured, reached=reached)
-    for row, rule in enumerate(rest, len(found)):
-        known = rule not in unmeasured
-        axes.hlines(
-            row, 0, steps + 1 if reached is None else reached, color=GREY, lw=1.0, ls="-" if known else ":"
-        )
-    axes.set_yticks(range(len(HEALTH_RULES)), [*found, *rest], fontsize=8.5)
-    axes.set_ylim(len(HEALTH_RULES) - 0.4, -0.6)
-    notes, well = _worst(events), "green" if reached is None else "no alarm"
-    for row, rule in enumerate((*found, *rest)):
-        note = notes.get(rule, "not measured" if rule in unmeasured else well)
+    for row, note in enumerate(_worst(events).values()):
         axes.text(
-            1.02, row, note, va="center", fontsize=7.5, color=GREY, transform=axes.get_yaxis_transform()
+            0.01, row - 0.5, note, va="center", fontsize=8, color=GREY, transform=axes.get_yaxis_transform()
         )
     made = counted(steps, "steps") if reached is None else f"{reached} of {counted(steps, 'steps')}"
     step_axis(axes, 5)
@@ -131,7 +121,9 @@ def draw_strip(
     if reached is not None and reached < steps:
         axes.axvspan(reached, steps + 1, color="#EDEDED", lw=0, zorder=0, label="not made yet")
     stops = [
-        (event.step, list(found).index(event.rule)) for event in events if event.stop and event.rule in found
+        (min(event.step, steps + 1), list(found).index(event.rule))
+        for event in events
+        if event.stop and event.rule in found
     ]
     if stops:
         axes.plot(
@@ -183,6 +175,7 @@ def _draw(axes: Axes, row: int, span: Span, width: float) -> None:
             va="center",
             fontsize=8.5,
             fontweight="bold",
+            clip_on=True,
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0},
         )
 

@@ -23,6 +23,7 @@ from assay.verdict.evidence.claim.differences import difference_within
 from assay.verdict.evidence.figures.drawing import AFTER, BEFORE, GREY, INK, bare_figure, new_figure, styled
 from assay.verdict.evidence.figures.forest_rows import ROW
 from assay.verdict.evidence.figures.paired_rows import PairedRow, draw_rows
+from assay.verdict.evidence.labels import labelled
 from assay.verdict.statistics.intervals import rate_interval
 
 WRONG = "#B00000"
@@ -87,7 +88,7 @@ def mark_rows(arms: Arms, shows: Illustrations, seed: int) -> list[PairedRow]:
 @styled
 def spending(budgets: Mapping[str, Sequence[PairedRow]]) -> Figure:
     """Return where the budgets of both arms went, a panel a budget."""
-    heights = [0.66 + ROW * len(rows) for rows in budgets.values()]
+    heights = [0.62 + ROW * len(rows) for rows in budgets.values()]
     figure = bare_figure(height=sum(heights) + 0.15)
     grid = figure.add_gridspec(len(heights), 1, height_ratios=heights)
     for k, (budget, rows) in enumerate(budgets.items()):
@@ -101,7 +102,8 @@ def spending(budgets: Mapping[str, Sequence[PairedRow]]) -> Figure:
 @styled
 def plane(shows: Illustrations, arms: Arms) -> Figure:
     """Return where the answers of the first draw of every item lie, an arm above the other on common axes."""
-    figure, panels = new_figure(2, 1, height=6.1)
+    figure, panels = new_figure(2, 1, height=5.6)
+    drawn: dict[str, list[tuple[Any, int]]] = {}
     panels[1].sharex(panels[0])
     panels[1].sharey(panels[0])
     for axes, arm, marks, name, colour in zip(
@@ -109,22 +111,21 @@ def plane(shows: Illustrations, arms: Arms) -> Figure:
     ):
         own = [mark for episode, mark in zip(arm, marks, strict=True) if episode.draw == 0]
         axes.set_title(f"{name}, n = {counted(len(own), 'items')}, one episode each")
-        drawn = []
         for kind, looks in _looks(shows.kinds, colour).items():
             found = [mark for mark in own if mark is not None and mark.kind == kind]
             line = axes.plot([each.x for each in found], [each.y for each in found], ls="", **looks)
-            drawn.append((line[0], f"{kind} ({len(found)})"))
-        drawn.append((Line2D([], [], ls=""), f"nothing there, none named ({own.count(None)})"))
+            drawn.setdefault(kind, []).append((line[0], len(found)))
+        drawn.setdefault("none there, none named", []).append((Line2D([], [], ls=""), own.count(None)))
         axes.set_ylabel(shows.plane[1])
-        axes.legend(
-            [line for line, _ in drawn],
-            [said for _, said in drawn],
-            ncols=2,
-            loc="upper center",
-            bbox_to_anchor=(0.5, -0.28 if name == "after" else -0.14),
-            handletextpad=0.1,
-            columnspacing=1.0,
-        )
+    figure.legend(
+        [own[-1][0] for own in drawn.values()],
+        [f"{kind}: " + " \u2192 ".join(str(n) for _, n in own) for kind, own in drawn.items()],
+        ncols=2,
+        loc="outside lower center",
+        fontsize=8,
+        handletextpad=0.1,
+        columnspacing=0.8,
+    )
     places = [mark.x for marks in shows.marks for mark in marks if mark is not None]
     if places and min(places) > 0 and max(places) > WIDE_RANGE * min(places):
         panels[1].set_xscale("log")
@@ -176,7 +177,7 @@ def side_by_side(pictures: Pictures) -> Figure:
                 axes.sharey(grid[2 * row])
                 axes.tick_params(labelleft=False)
             axes.set_ylim(0, 1.08 * highest([each[-1].panels[place] for each in pictures]))
-            axes.set_title(last.panels[place].name, fontsize=8.5)
+            axes.set_title(labelled(last.panels[place].name), fontsize=8.5)
             axes.tick_params(labelbottom=row == len(places) - 1, labelsize=8)
             axes.xaxis.set_major_locator(MaxNLocator(nbins=4))
             axes.yaxis.set_major_locator(MaxNLocator(nbins=3))

@@ -4,7 +4,7 @@ comparison are made of."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,14 +18,10 @@ from assay.core.seeds import rng
 from assay.verdict.evidence.claim.claim import Claim
 from assay.verdict.evidence.claim.differences import Comparison, compare_measure
 from assay.verdict.evidence.figures.drawing import AFTER, BEFORE, GREY
+from assay.verdict.evidence.figures.forest_rows import head_rows, n_once
 from assay.verdict.evidence.formatting import difference_text, interval_text
+from assay.verdict.evidence.labels import in_order, labelled
 from assay.verdict.statistics.report import Report
-
-TIER = 0.27  # of a row: the height of one line of small text
-CHARACTER = 4.3  # of a hundredth of a panel's width: one character of such text
-_TURN = (
-    60.0  # per cent: names of higher levels stand to the left of their line, or they would leave the panel
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,41 +40,32 @@ class PairedRow:
     role: str = ""
 
 
-def draw_rows(
-    axes: Axes, rows: Sequence[PairedRow], *, rate: bool, places: Sequence[float] | None = None
-) -> None:
-    """Draw the rows: both arms with intervals, joined, and to the right the paired difference in numbers.
+def draw_rows(axes: Axes, rows: Sequence[PairedRow], *, rate: bool) -> None:
+    """Draw the rows: both arms with intervals, joined, and above them the paired difference in numbers.
 
-    Rates are drawn in per cent and points, others in their own unit. `places` are the heights of the rows
-    from the top down, as `row_places` gives them.
+    Rates are drawn in per cent and points, others in their own unit.
     """
     scale = 100.0 if rate else 1.0
-    places = range(len(rows)) if places is None else places
-    for k, row in zip(places, rows, strict=True):
+    for k, row in enumerate(rows):
         ends = [each.value for each in (row.before, row.after) if each is not None and each.value is not None]
         if len(ends) == 2:
             axes.hlines(k, scale * min(ends), scale * max(ends), color="#DADADA", lw=4, zorder=0)
-        point(axes, k - 0.14, row.before, scale, BEFORE, "o", "before")
-        point(axes, k + 0.14, row.after, scale, AFTER, "s", "after")
-        axes.text(
-            1.03,
-            k,
-            _numbers(row.difference, rate),
-            va="center",
-            fontsize=8.5,
-            fontweight="bold" if row.primary else "normal",
-            transform=axes.get_yaxis_transform(),
-        )
-    name_rows(axes, [f"{row.name}\n({row.role})" if row.role else row.name for row in rows], places)
-    axes.annotate(
-        "difference, points" if rate else "difference",
-        (1.03, 1.0),
-        xycoords="axes fraction",
-        xytext=(0, 5),
-        textcoords="offset points",
-        fontsize=8.5,
-        color=GREY,
+        point(axes, k - 0.1, row.before, scale, BEFORE, "o", "before")
+        point(axes, k + 0.1, row.after, scale, AFTER, "s", "after")
+    said, note = n_once(
+        [f"n = {counted(row.difference.n, 'pairs')}" if row.difference is not None else "" for row in rows]
     )
+    numbers = [
+        ", ".join(filter(None, (_numbers(row.difference, rate), n)))
+        for row, n in zip(rows, said, strict=True)
+    ]
+    heads = [
+        f"{labelled(row.name.strip())} ({row.role})" if row.role else labelled(row.name.strip())
+        for row in rows
+    ]
+    head_rows(axes, heads, numbers, bold=[k for k, row in enumerate(rows) if row.primary])
+    unit = "difference, points" if rate else "difference"
+    axes.set_title(", ".join(filter(None, (unit, note))), loc="right", fontsize=8.5, color=GREY)
     # What has no interval says so in its numbers.
     found = {name: each for name, each in entries(axes).items() if name in ("before", "after")}
     if found:
@@ -86,8 +73,8 @@ def draw_rows(
             list(found.values()),
             list(found),
             ncols=2,
-            loc="lower right",
-            bbox_to_anchor=(1.0, 1.0),
+            loc="lower left",
+            bbox_to_anchor=(0.0, 1.0),
             borderaxespad=0.1,
             handletextpad=0.2,
             columnspacing=1.0,
@@ -95,8 +82,7 @@ def draw_rows(
 
 
 def _numbers(found: Interval | None, rate: bool) -> str:
-    said = difference_text(found, rate=rate).replace("[interval missing]", "[no interval]")
-    return said if found is None or found.value is None else f"{said}\nn = {counted(found.n, 'pairs')}"
+    return difference_text(found, rate=rate).replace("[interval missing]", "[no interval]")
 
 
 def point(
@@ -111,9 +97,9 @@ def point(
         return
     face = "white"
     if found.low is not None and found.high is not None:
-        axes.hlines(y, scale * found.low, scale * found.high, color=colour, lw=2.4, alpha=0.8)
+        axes.hlines(y, scale * found.low, scale * found.high, color=colour, lw=2.0)
         face = colour
-    axes.plot(scale * found.value, y, marker, color=colour, mfc=face, ms=6.5, label=label)
+    axes.plot(scale * found.value, y, marker, color=colour, mfc=face, ms=5, label=label)
 
 
 def entries(axes: Axes) -> dict[str, Any]:
@@ -131,112 +117,17 @@ def entries(axes: Axes) -> dict[str, Any]:
     return found
 
 
-def name_rows(axes: Axes, names: Sequence[str], places: Sequence[float] | None = None) -> None:
-    """Name the rows from the top down; `places` are their heights, one apart where none are given."""
-    places = range(len(names)) if places is None else places
-    axes.set_yticks(list(places), names, fontsize=9)
-    axes.set_ylim((places[-1] if len(names) else -1) + 0.55, -0.55)
-    axes.grid(visible=False, axis="y")
-
-
-def row_places(n: int, rooms: Mapping[int, float]) -> list[float]:
-    """Return the heights of n rows from the top down, each with its room, in rows, for names of levels above
-    it.
-
-    >>> row_places(3, {1: 0.5})
-    [0.0, 1.5, 2.5]
-    """
-    return [k + sum((room for row, room in rooms.items() if row <= k), 0.0) for k in range(n)]
-
-
-def levels_of(players: Mapping[str, Report] | None, measure: str) -> list[tuple[str, float | None]]:
-    """Return what players reached in a measure, as levels to draw; None where it is not defined."""
-    return [
-        (name, report.measures[measure].value if measure in report.measures else None)
-        for name, report in (players or {}).items()
-    ]
-
-
-def level_room(levels: Sequence[tuple[str, float | None]]) -> float:
-    """Return how much room, in rows, the names of these levels of a rate need above their row."""
-    return TIER * max((1 + tier for *_, tier in _level_names(levels)), default=0)
-
-
-def _level_names(levels: Sequence[tuple[str, float | None]]) -> list[tuple[str, float, int]]:
-    # (text, level in per cent, tier): what stands at one place shares a text; what would overlap goes higher.
-    # A text runs away from its own line over its neighbours, so it is placed after them: no line then runs
-    # through a text.
-    found: list[tuple[str, float]] = []
-    for name, level in sorted(((n, 100 * v) for n, v in levels if v is not None), key=lambda each: each[1]):
-        if found and level - found[-1][1] < 1.0:
-            found[-1] = (f"{found[-1][0]}, {name}", found[-1][1])
-        else:
-            found.append((name, level))
-    placed: list[tuple[str, float, int]] = []
-    spaces: list[tuple[float, float]] = []
-    for text, level in [
-        *(each for each in found[::-1] if each[1] <= _TURN),
-        *(each for each in found if each[1] > _TURN),
-    ]:
-        width = CHARACTER * len(text) + 1.0
-        start, end = (level - width, level) if level > _TURN else (level, level + width)
-        below = [
-            other[2]
-            for other, space in zip(placed, spaces, strict=True)
-            if space[0] <= end and start <= space[1]
-        ]
-        placed.append((text, level, 1 + max(below, default=-1)))
-        spaces.append((start, end))
-    return placed
-
-
-def draw_levels(
-    axes: Axes,
-    levels: Sequence[tuple[str, float | None]],
-    *,
-    scale: float,
-    row: float = 0,
-    what: str = "",
-    named: bool = False,
-) -> None:
-    """Draw reference values, such as those of scripted players, as short lines across one row; a missing one
-    is named.
-
-    `what` says in the legend what was measured. `named` writes the names of a rate's levels above the row
-    too, into the room that `level_room` asks for.
-    """
-    for k, (name, level) in enumerate(levels):
-        if level is None:
-            axes.plot([], [], " ", label=f"{name}: missing")
-            continue
-        style = (":", "--", "-.", (0, (6, 2)), (0, (1, 3)))[k % 5]
-        axes.vlines(
-            scale * level, row - 0.5, row + 0.45, color="black", ls=style, lw=1.3, label=f"{name}{what}"
-        )
-    for text, place, tier in _level_names(levels) if named else ():
-        top = row - 0.5 - TIER * tier
-        axes.vlines(place, top - 0.2, row - 0.5, color="black", lw=0.6)
-        side = "right" if place > _TURN else "left"
-        axes.annotate(
-            text,
-            (place, top),
-            xytext=(-3 if side == "right" else 3, 0.5),
-            textcoords="offset points",
-            ha=side,
-            va="bottom",
-            fontsize=7.5,
-            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.3},
-            zorder=4,
-        )
-
-
 MOST_VALUES = 12  # of one label; a figure with a row for each of two hundred would show none of them
 
 
 def labels_shown(claim: Claim) -> tuple[dict[str, Comparison], list[str]]:
     """Return the strata of the labels that have few values, and of each other label what to say instead."""
     values = Counter(name.partition("=")[0] for name in claim.strata)
-    few = {name: each for name, each in claim.strata.items() if values[name.partition("=")[0]] <= MOST_VALUES}
+    few = {
+        name: claim.strata[name]
+        for name in in_order(claim.strata)
+        if values[name.partition("=")[0]] <= MOST_VALUES
+    }
     return few, [f"{label}: {n} values, see the table" for label, n in values.items() if n > MOST_VALUES]
 
 
@@ -260,7 +151,8 @@ def strata_rows(
     rows = [PairedRow(name, before.measures.get(measure), after.measures.get(measure), whole, primary=True)]
     everything = [0 if arm is None else arm.n for arm in (rows[0].before, rows[0].after)]
     for label, values in before.strata.items():
-        for value, stratum in values.items() if len(values) <= MOST_VALUES else ():
+        for value in in_order(values) if len(values) <= MOST_VALUES else ():
+            stratum = values[value]
             other = after.strata.get(label, {}).get(value)
             found = (stratum.measures.get(measure), None if other is None else other.measures.get(measure))
             n = [0 if each is None else each.n for each in found]
@@ -277,7 +169,7 @@ def rows_frame(rows: Sequence[PairedRow], *, rate: bool) -> pd.DataFrame:
     return pd.DataFrame(
         [
             {
-                "measure": row.name.strip(),
+                "measure": labelled(row.name.strip()),
                 "before": interval_text(row.before, rate=rate),
                 "after": interval_text(row.after, rate=rate),
                 "difference": difference_text(row.difference, rate=rate),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Sequence
 from typing import Any
@@ -35,6 +36,7 @@ from assay.verdict.evidence.figures.training_figures import (
     smoothed,
     smoothing_window,
 )
+from assay.verdict.evidence.labels import LABELS, labelled
 
 COLUMNS = 2
 LONGEST_HEAD = 20  # characters over a panel
@@ -42,35 +44,41 @@ LONGEST_HEAD = 20  # characters over a panel
 _SPECIAL = ("best_of_k_", "greedy_")
 
 
-def _panels(n: int, height: float, foot: str) -> tuple[Figure, list[Axes]]:
-    rows, text = -(-max(1, n) // COLUMNS), textwrap.fill(foot, 78, break_on_hyphens=False)
-    figure = bare_figure(height=0.5 + height * rows + 0.16 * (1 + text.count("\n")))
-    grid = figure.subplots(rows, COLUMNS, squeeze=False, sharex=True)
-    axes = [each for row in grid for each in row]
-    for spare in axes[max(1, n) :]:
-        spare.set_visible(False)
-    for k, each in enumerate(axes[: max(1, n)]):
-        each.tick_params(labelsize=8, labelbottom=k + COLUMNS >= max(1, n))
-        step_axis(each, 4)
+def _panels(n: int, height: float, foot: str, large: int = 0) -> tuple[Figure, list[Axes]]:
+    """Return n panels in columns, the first `large` ones as wide as the figure and half as high again."""
+    n = max(1, n)
+    rows, text = large + -(-(n - large) // COLUMNS), textwrap.fill(foot, 74, break_on_hyphens=False)
+    heights = [1.5 if row < large else 1.0 for row in range(rows)]
+    figure = bare_figure(height=0.5 + height * sum(heights) + 0.16 * (1 + text.count("\n")))
+    grid, axes = figure.add_gridspec(rows, COLUMNS, height_ratios=heights), list[Axes]()
+    for k in range(n):
+        row, place = (k, slice(None)) if k < large else divmod(k - large, COLUMNS)
+        each = figure.add_subplot(
+            grid[row + large if k >= large else row, place], sharex=axes[0] if axes else None
+        )
+        each.tick_params(labelsize=8, labelbottom=k + COLUMNS >= n or k < large)
+        step_axis(each, 9 if k < large else 4)
         each.set_xlabel("")
+        axes.append(each)
     figure.supxlabel(f"optimizer step\n{text}", fontsize=8.5)
-    return figure, axes[: max(1, n)]
+    return figure, axes
 
 
 def _head(axes: Axes, name: str, right: str = "") -> None:
     short = name if len(name) <= LONGEST_HEAD else f"{name[: LONGEST_HEAD - 1]}\u2026"
-    axes.set_title(short, fontsize=8, loc="left")
-    axes.set_title(right, fontsize=6, loc="right", color=GREY)
+    axes.set_title(short, fontsize=9, loc="left")
+    axes.set_title(right, fontsize=8, loc="right", color=GREY)
 
 
 def _shown_name(name: str) -> str:
-    return name.removeprefix("mean_").removeprefix("metric.").removesuffix("_rate")
+    return labelled(name if name in LABELS else name.removeprefix("mean_"))
 
 
 @styled
 def reward_components(frame: pd.DataFrame, chosen_step: int | None = None) -> Figure:
-    """Return reward parts, rates and turns over optimizer steps, a panel each; for a task of one turn its
-    metrics instead of turns. In each head: the means of the first and of the last tenth of the steps.
+    """Return reward, success and what else moved most over optimizer steps, a panel each, of reward parts,
+    rates and turns; for a task of one turn of its metrics instead of turns. In each head: the means of the
+    first and of the last tenth of the steps.
 
     `frame` has the columns of reward_components.csv: step, n, then `mean_<part>`, `<flag>_rate` and
     `metric.<name>` in any number, and any number of rows, also none.
@@ -80,13 +88,16 @@ def reward_components(frame: pd.DataFrame, chosen_step: int | None = None) -> Fi
     metrics, turns = [n for n in frame.columns if n.startswith("metric.")], column(frame, "mean_n_steps")
     further = metrics if metrics and turns is not None and (turns == 1).all() else ["mean_n_steps"]
     zero = [name for name in (*parts, *rates) if always_zero(frame, name)]
-    shown = [name for name in (*parts, *rates) if name not in zero] + further
+    found = [name for name in (*parts, *rates) if name not in zero] + further
+    shown, left = _most_moved(frame, found)
     said = [f"{size_text(column(frame, 'n'))} a step, for rates at most"]
     if len(frame) >= SMOOTH_FROM:
         said.append(f"bold: mean of {smoothing_window(len(frame))} steps")
+    if left:
+        said.append(f"only in the table: {', '.join(map(_shown_name, left))}")
     if zero:
-        said.append(f"always 0: {', '.join(_shown_name(name) for name in zero)}")
-    figure, panels = _panels(len(shown), 0.98, "; ".join(said))
+        said.append(f"always 0: {', '.join(map(_shown_name, zero))}")
+    figure, panels = _panels(len(shown), 1.5, "; ".join(said))
     for axes, name in zip(panels, shown, strict=True):
         unit = "reward" if name in parts else "share" if name in rates else "mean"
         head = f"part: {_shown_name(name)}" if name in parts else _shown_name(name)
@@ -95,6 +106,30 @@ def reward_components(frame: pd.DataFrame, chosen_step: int | None = None) -> Fi
             axes.set_ylim(-0.04, 1.04)
         mark_chosen(axes, chosen_step)
     return figure
+
+
+MOST_PANELS = 4
+
+
+def _most_moved(frame: pd.DataFrame, names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return which columns are drawn, and which are not: the whole reward and success first, then what moved
+    most for its spread; a part that is the whole reward is not drawn twice."""
+    first = [name for name in ("mean_cumulative", "success_rate") if name in names]
+    parts = [n for n in names if n.startswith("mean_") and n not in (*first, "mean_n_steps")]
+    same = {n for n in parts if first and frame[n].equals(frame.get(first[0]))}
+
+    def moved(name: str) -> float:
+        y = column(frame, name)
+        if y is None:
+            return math.inf  # that it is missing is to be seen
+        n, spread = max(1, len(y) // 10), float(np.nanstd(y))
+        if np.isnan(y[:n]).all() or np.isnan(y[-n:]).all():
+            return 0.0
+        return float(abs(np.nanmean(y[-n:]) - np.nanmean(y[:n])) / spread) if spread else 0.0
+
+    rest = sorted((n for n in names if n not in first and n not in same), key=moved, reverse=True)
+    shown = [*first, *rest[: MOST_PANELS - len(first)]]
+    return shown, [name for name in names if name not in shown]
 
 
 def _line(axes: Axes, frame: pd.DataFrame, name: str, unit: str, shown: str) -> None:
@@ -139,9 +174,9 @@ def checkpoint_progression(
     rates = [n for n in frame.columns if n.endswith(("_rate", "_acc")) and n != "truncated_rate"]
     rates = [n for n in rates if n != "success_rate" and not n.startswith(_SPECIAL)]
     zero = [name for name in rates if always_zero(frame, name)]
-    shown = ["mean_reward", "success_rate", *(name for name in rates if name not in zero)]
+    shown = ["success_rate", "mean_reward", *(name for name in rates if name not in zero)]
     foot = f"always 0: {', '.join(_shown_name(name) for name in zero)}" if zero else ""
-    figure, panels = _panels(len(shown), 1.2, foot)
+    figure, panels = _panels(len(shown), 1.15, foot, large=1)
     x = column(frame, "step")
     if x is None:
         for axes, name in zip(panels, shown, strict=True):
@@ -158,7 +193,8 @@ def checkpoint_progression(
         _validated(axes, frame, x, name, own, chosen_step)
         if name != "mean_reward":
             axes.set_ylim(-0.04, 1.04)
-    entries = _entries(list(ways.values()), x, chosen_step)
+    bare = any(_is_bare(frame, name) for name in shown)
+    entries = _entries(list(ways.values()), x, chosen_step, bare=bare)
     figure.legend(entries, [str(each.get_label()) for each in entries], ncols=3, loc="outside upper left")
     return figure
 
@@ -179,7 +215,15 @@ def _style(label: str) -> tuple[Any, str]:
     return _STYLES.get(label.split()[0], ("-", INK))
 
 
-def _entries(labels: Sequence[str], x: Values, chosen_step: int | None) -> list[Line2D]:
+def _is_bare(frame: pd.DataFrame, name: str) -> bool:
+    """Return whether any value of a column has no interval."""
+    y, low, high = (column(frame, each) for each in (name, f"{name}_low", f"{name}_high"))
+    if y is None:
+        return False
+    return low is None or high is None or bool((np.isfinite(y) & ~np.isfinite(low + high)).any())
+
+
+def _entries(labels: Sequence[str], x: Values, chosen_step: int | None, *, bare: bool) -> list[Line2D]:
     found = []
     for label in dict.fromkeys(labels):
         style, colour = _style(label)
@@ -188,7 +232,8 @@ def _entries(labels: Sequence[str], x: Values, chosen_step: int | None) -> list[
         found.append(Line2D([], [], ls="", marker="o", color=BEFORE, label="base: step 0"))
     if chosen_step is not None:
         found.append(Line2D([], [], ls="", marker="s", color=AFTER, label=f"chosen: step {chosen_step}"))
-    found.append(Line2D([], [], ls="", marker="o", color=INK, mfc="white", label="interval missing"))
+    if bare:
+        found.append(Line2D([], [], ls="", marker="o", color=INK, mfc="white", label="interval missing"))
     return found
 
 
@@ -228,7 +273,7 @@ def _say_counts(axes: Axes, x: Values, n: Values) -> None:
             xytext=(0, 1.5),
             textcoords="offset points",
             ha="center",
-            fontsize=6.5,
+            fontsize=8,
             color=GREY,
         )
     axes.set_title(axes.get_title("left"), fontsize=8.5, loc="left", pad=12)

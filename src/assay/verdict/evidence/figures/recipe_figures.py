@@ -135,9 +135,10 @@ def every_seed(runs: Sequence[SeedRun], whole: Interval | None, primary: str) ->
     ]
     n = sum(run.gain is not None for run in runs)
     rows.append(ForestRow("all seeds", whole, f"n = {counted(n, 'seeds')}", INK, whole=True))
-    figure, (axes,) = new_figure(1, 1, height=1.15 + ROW * len(rows))
-    label = f"gain in held-out {primary}, points, 95 % interval"
-    draw_forest(axes, rows, sides=("before", "after"), label=label)
+    figure, (axes,) = new_figure(1, 1, height=0.95 + ROW * len(rows))
+    draw_forest(
+        axes, rows, sides=("before", "after"), label=f"gain in held-out {primary}, points, 95 % intervals"
+    )
     return figure
 
 

@@ -87,7 +87,8 @@ def training_curve(
         episodes: How many episodes each step was rewarded on; None: not known, and not said.
         reached: The newest step while the training runs; None: it has ended.
     """
-    rows = None if alarms is None else max(1, len(spans(alarms, 1)))
+    rang = len(spans(alarms or (), 1))
+    rows = None if alarms is None or (not rang and reached is None) else max(1, rang)
     curves = [2.0, 1.0, 1.0, 1.0]
     heights = curves if rows is None else [0.45 + 0.22 * rows, *curves]
     figure = bare_figure(height=sum(heights) + 0.9)
@@ -109,14 +110,14 @@ def training_curve(
         mark_chosen(panel, chosen_step)
         panel.tick_params(labelbottom=panel is panels[-1])
     end = steps or (1 if logged is None else int(np.nanmax(logged)))
-    if alarms is not None:
+    if alarms is not None and rows is not None:
         strip = figure.add_subplot(grid[0, 0], sharex=first)
         said = draw_strip(strip, alarms, end, unmeasured, reached=reached)
-        strip.set_xlabel(said, fontsize=7.5, color=GREY)
+        strip.set_xlabel(said, fontsize=8, color=GREY)
         strip.tick_params(labelbottom=False)
     first.set_xlim(0, end + 1)
     step_axis(panels[-1])
-    legend(first, 2)
+    legend(first, 4, above=True)
     for panel in panels[1:]:
         if len(panel.get_lines()) > 1 + (chosen_step is not None):
             legend(panel)
@@ -125,14 +126,14 @@ def training_curve(
 
 def _band(axes: Axes, x: Values, reward: Values, spread: Values | None) -> None:
     if spread is None:
-        axes.plot([], [], " ", label="reward_std: missing")
+        axes.plot([], [], " ", label="sd: missing")
     else:
         kept = np.union1d(thinned(reward - spread), thinned(reward + spread))
         ends = (reward[kept] - spread[kept], reward[kept] + spread[kept])
         if len(x) < 3:  # too few for an area
-            axes.vlines(x[kept], *ends, color=INK, alpha=0.3, lw=7, label="\u00b1 reward_std")
+            axes.vlines(x[kept], *ends, color=INK, alpha=0.3, lw=7, label="\u00b1 1 sd")
         else:
-            axes.fill_between(x[kept], *ends, color=INK, alpha=0.18, lw=0, label="\u00b1 reward_std")
+            axes.fill_between(x[kept], *ends, color=INK, alpha=0.18, lw=0, label="\u00b1 1 sd")
     if len(x) >= SMOOTH_FROM:
         smooth = smoothed(reward)
         kept = thinned(smooth)

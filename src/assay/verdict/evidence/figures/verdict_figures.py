@@ -7,7 +7,6 @@ carry the metric `confidence` and the flag `false_claim`. Validity and field F1 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped,unused-ignore]
@@ -21,22 +20,16 @@ from assay.verdict.evidence.figures.drawing import (
     AFTER,
     BEFORE,
     GREY,
+    INK,
     bare_figure,
     new_figure,
     say_missing,
     styled,
 )
 from assay.verdict.evidence.figures.forest_rows import ROW
-from assay.verdict.evidence.figures.paired_rows import (
-    PairedRow,
-    draw_levels,
-    draw_rows,
-    entries,
-    level_room,
-    levels_of,
-    row_places,
-)
+from assay.verdict.evidence.figures.paired_rows import PairedRow, draw_rows
 from assay.verdict.evidence.formatting import interval_text
+from assay.verdict.evidence.labels import labelled
 from assay.verdict.statistics.intervals import rate_interval
 from assay.verdict.statistics.report import Report
 
@@ -81,67 +74,56 @@ def calibration(frame: pd.DataFrame) -> Figure:
     Args:
         frame: What `calibration_frame` returns.
     """
-    figure = bare_figure(height=5.9)
-    grid = figure.add_gridspec(4, 1, height_ratios=[2.2, 0.8, 2.2, 0.8])
-    titles = ("Right verdicts by stated confidence", "Right claims by significance of the player's own data")
+    figure, panels = new_figure(2, 1, height=5.2)
+    titles = ("Verdicts that were right, by stated confidence", "Claims that were right, by significance")
     units = ("stated confidence", "global significance at the claimed mass, \u03c3")
-    known: dict[str, Any] = {}
-    for k, by in enumerate((CONFIDENCE, SIGNIFICANCE)):
-        upper = figure.add_subplot(grid[2 * k, 0])
-        lower = figure.add_subplot(grid[2 * k + 1, 0], sharex=upper)
-        upper.set_ylabel("share right")
-        lower.set_ylabel("episodes")
-        lower.set_xlabel(units[k])
-        upper.tick_params(labelbottom=False)
+    for axes, by, title, unit in zip(panels, (CONFIDENCE, SIGNIFICANCE), titles, units, strict=True):
+        axes.set_ylabel("share right; bars: episodes")
+        axes.set_xlabel(unit)
         own = frame[frame["by"] == by]
         counts = ", ".join(f"{arm} n = {n}" for arm, n in own.groupby("arm", sort=False)["n"].sum().items())
-        upper.set_title(f"{titles[k]}\n{counts}" if counts else titles[k])
+        axes.set_title(f"{title}\n{counts}" if counts else title)
         if own.empty:
-            say_missing(upper, "verdicts" if by == CONFIDENCE else "claims")
-            say_missing(lower, "episodes")
+            say_missing(axes, "verdicts" if by == CONFIDENCE else "claims")
             continue
-        _shares(upper, lower, own, 0.02 if by == CONFIDENCE else 0.12)
-        upper.set_ylim(-0.06, 1.06)
+        _shares(axes, own, 0.02 if by == CONFIDENCE else 0.12)
+        axes.set_ylim(-0.04, 1.06)
         if by == CONFIDENCE:
-            upper.plot([0, 1], [0, 1], color=GREY, lw=1.1, ls=":", label="as sure as right")
-            upper.set_xlim(-0.06, 1.06)
+            axes.plot([0, 1], [0, 1], color=GREY, lw=1.1, ls=":", label="perfect calibration")
+            axes.set_xlim(-0.06, 1.06)
+            axes.legend(loc="upper left")
         else:
             edges = range(HIGHEST_Z + 1)
-            lower.set_xlim(-0.6, HIGHEST_Z + 0.6)
-            lower.set_xticks(
+            axes.set_xlim(-0.6, HIGHEST_Z + 0.6)
+            axes.set_xticks(
                 list(edges), [f"{z}\u2013{z + 1}" if z < HIGHEST_Z else f"\u2265 {z}" for z in edges]
             )
-        known |= {name: each for name, each in entries(upper).items() if not name.startswith("empty")}
-    if known:
-        figure.legend(list(known.values()), list(known), ncols=3, loc="outside lower left")
     return figure
 
 
-def _shares(upper: Axes, lower: Axes, frame: pd.DataFrame, shift: float) -> None:
+RUG = 0.16  # of a panel: how high the bar of the most episodes is
+
+
+def _shares(axes: Axes, frame: pd.DataFrame, shift: float) -> None:
+    most = frame["n"].max()
     for (arm, own), (colour, marker, hatch), side in zip(
         ((arm, frame[frame["arm"] == arm]) for arm in ("before", "after")), _LOOKS, (-1, 1), strict=True
     ):
         x = own["bin"].to_numpy(np.float64) + side * shift
         y, low, high = (pd.to_numeric(own[name]).to_numpy(np.float64) for name in ("right", "low", "high"))
-        upper.vlines(x, low, high, color=colour, lw=2.0, alpha=0.7)
+        axes.vlines(x, low, high, color=colour, lw=2.0)
         known = np.isfinite(low)
-        upper.plot(x[known], y[known], marker, color=colour, ms=6, label=arm)
+        axes.plot(x[known], y[known], marker, color=colour, ms=5.5, label=arm)
         if not known.all():
-            upper.plot(
-                x[~known],
-                y[~known],
-                marker,
-                color=colour,
-                mfc="white",
-                ms=6,
-                label=f"{arm}, interval missing",
-            )
-        lower.bar(
+            said = f"{arm}, interval missing"
+            axes.plot(x[~known], y[~known], marker, color=colour, mfc="white", ms=5.5, label=said)
+        axes.bar(
             x,
-            own["n"],
+            RUG * own["n"] / most,
+            bottom=-0.04,
             width=2 * shift,
             color=colour,
-            alpha=0.75,
+            alpha=0.4,
             hatch=hatch,
             edgecolor="white",
             linewidth=0.5,
@@ -149,29 +131,75 @@ def _shares(upper: Axes, lower: Axes, frame: pd.DataFrame, shift: float) -> None
 
 
 @styled
-def false_claims(
-    null_rows: Sequence[PairedRow], signal_rows: Sequence[PairedRow], baselines: Mapping[str, Report]
-) -> Figure:
-    """Return false claims on null worlds and power on signal worlds, overall and by stratum, with paired
-    differences.
-
-    Scripted players stand as lines in the overall rows, with their names above. Either list of rows may be
-    empty: then that part is missing.
-    """
-    rows = [*null_rows, *signal_rows]
-    parts = ((null_rows, FALSE_CLAIM, 0), (signal_rows, POWER, len(null_rows)))
-    levels = {row: levels_of(baselines, measure) for part, measure, row in parts if part}
-    places = row_places(len(rows), {row: level_room(each) for row, each in levels.items()})
-    figure, (axes,) = new_figure(1, 1, height=1.5 + ROW * (places[-1] if places else 0))
-    axes.set_xlabel("% of episodes, 95 % interval")
-    if not rows:
+def false_claims(null: PairedRow, signal: PairedRow, baselines: Mapping[str, Report]) -> Figure:
+    """Return discoveries on worlds that hold something over false claims on worlds that do not: both arms
+    with their intervals, and the scripted players."""
+    figure, (axes,) = new_figure(1, 1, height=3.9)
+    axes.set_xlabel("false claims where there is nothing, % (fewer is better)")
+    axes.set_ylabel("discoveries where there is something, %")
+    axes.set_xlim(-4, 104)
+    axes.set_ylim(-4, 108)
+    arms = [
+        (name, x, y, colour, marker)
+        for name, x, y, colour, marker in (
+            ("before", null.before, signal.before, BEFORE, "o"),
+            ("after", null.after, signal.after, AFTER, "s"),
+        )
+        if x is not None and y is not None and x.value is not None and y.value is not None
+    ]
+    if not arms:
         say_missing(axes, "null and signal worlds")
         return figure
-    draw_rows(axes, rows, rate=True, places=places)
-    for row, each in levels.items():
-        draw_levels(axes, each, scale=100, row=places[row], named=True)
-    axes.set_xlim(-3, 103)
+    for name, reached in _both(baselines):
+        axes.plot(*reached, "^", color=GREY, ms=5.5)
+        _name_point(axes, name, reached)
+    for name, x, y, colour, marker in arms:
+        place = 100 * (x.value or 0.0), 100 * (y.value or 0.0)
+        for line, across, end in ((axes.hlines, place[1], x), (axes.vlines, place[0], y)):
+            if end.low is not None and end.high is not None:
+                line(across, 100 * end.low, 100 * end.high, color=colour, lw=2.0)
+        axes.plot(*place, marker, color=colour, ms=7, zorder=3)
+        axes.annotate(
+            name,
+            place,
+            xytext=(0, 14),
+            textcoords="offset points",
+            ha="left" if place[0] < 15 else "center",
+            color=colour,
+            weight="bold",
+        )
+    if len(arms) == 2:
+        ends = [(100 * (x.value or 0.0), 100 * (y.value or 0.0)) for _, x, y, *_ in arms]
+        axes.annotate(
+            "", ends[1], ends[0], arrowprops={"arrowstyle": "->", "color": INK, "shrinkA": 8, "shrinkB": 8}
+        )
     return figure
+
+
+def _both(baselines: Mapping[str, Report]) -> list[tuple[str, tuple[float, float]]]:
+    found: dict[tuple[float, float], str] = {}
+    for name, report in baselines.items():
+        x, y = (
+            report.measures[each].value if each in report.measures else None for each in (FALSE_CLAIM, POWER)
+        )
+        if x is not None and y is not None:
+            place = 100 * x, 100 * y
+            found[place] = f"{found[place]}, {labelled(name)}" if place in found else labelled(name)
+    return [(name, place) for place, name in found.items()]
+
+
+def _name_point(axes: Axes, name: str, place: tuple[float, float]) -> None:
+    right = place[0] < 65
+    axes.annotate(
+        name,
+        place,
+        xytext=(8 if right else -8, 0),
+        textcoords="offset points",
+        ha="left" if right else "right",
+        va="center",
+        fontsize=9,
+        color=GREY,
+    )
 
 
 VALID, FIELD_F1 = "schema_valid_rate", "metric.field_f1"
@@ -200,13 +228,11 @@ def validity_frame(before: Report, after: Report) -> pd.DataFrame | None:
 
 
 @styled
-def validity_by_stratum(
-    valid: Sequence[PairedRow], field_f1: Sequence[PairedRow], baselines: Mapping[str, Report] | None = None
-) -> Figure:
+def validity_by_stratum(valid: Sequence[PairedRow], field_f1: Sequence[PairedRow]) -> Figure:
     """Return schema validity and field F1, overall and by stratum: both arms and, beside them, the paired
     differences.
 
-    The rows come from `strata_rows`; scripted players stand as lines in the overall rows.
+    The rows come from `strata_rows`.
     """
     heights = [0.6 + ROW * len(rows) for rows in (valid, field_f1)]
     figure = bare_figure(height=sum(heights) + 0.9)
@@ -220,7 +246,6 @@ def validity_by_stratum(
         axes, rate = figure.add_subplot(grid[k, 0]), measure == VALID
         scale = 100.0 if rate else 1.0
         draw_rows(axes, rows, rate=rate)
-        draw_levels(axes, levels_of(baselines, measure), scale=scale)
         axes.set_xlim(-0.03 * scale, 1.03 * scale)
         axes.set_xlabel(f"{unit}, 95 % interval")
     return figure

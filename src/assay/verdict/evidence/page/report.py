@@ -29,7 +29,7 @@ from assay.verdict.evidence.formatting import (
     percent,
     split_word,
 )
-from assay.verdict.evidence.labels import label
+from assay.verdict.evidence.labels import labelled
 from assay.verdict.evidence.page.item_index import index_of_items
 from assay.verdict.evidence.page.shell import ENVIRONMENT, SCRIPT, Shown, Tick, fill, shell
 from assay.verdict.evidence.page.stepping import HEIGHT, WIDTH, moments
@@ -237,7 +237,7 @@ def _lead(claim: Claim) -> str:
     if claim.verdict in ("NOT EVALUABLE", DRAFT) or claim.difference is None:
         return claim.sentence
     split = "" if claim.made_elsewhere else f"{split_word(claim.split)} "
-    name = f"{split}{label(claim.plan.primary)}"
+    name = f"{split}{labelled(claim.plan.primary)}"
     n = counted(claim.n_clusters, claim.plan.cluster_name)
     return f"{moved(name, claim.before, claim.after, claim.difference, n, rate=True)}, {p_text(claim.p)}."
 

@@ -32,7 +32,7 @@ FEWEST_ROWS, MOST_ROWS = 12, 60
 @dataclass(frozen=True, slots=True)
 class Shown:
     """A figure as bytes of SVG, its caption, the numbers that were drawn, the file of evidence/results that
-    holds all, and what it shows in one sentence with its numbers."""
+    holds all, what it shows in one sentence with its numbers, and whether only that is shown at first."""
 
     name: str
     svg: bytes
@@ -40,6 +40,7 @@ class Shown:
     table: pd.DataFrame
     source: str
     finding: str = ""
+    folded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
