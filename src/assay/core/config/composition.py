@@ -460,6 +460,13 @@ def _shown(values: Mapping[str, Any], key: str) -> str:
     return dumps(found[key]) if key in found else "nothing"
 
 
+def _merged(below: Any, above: Any) -> Any:
+    """Return the values below with those above in their place."""
+    if not isinstance(below, Mapping) or not isinstance(above, Mapping):
+        return above
+    return {**below, **{name: _merged(below.get(name), value) for name, value in above.items()}}
+
+
 def _keep(root: Path, now: Selection, found: Mapping[str, Any], key: str) -> str:
     """Return how to keep what params.yaml says: by a selection that gives it, else by the file that holds the
     key."""
@@ -471,7 +478,13 @@ def _keep(root: Path, now: Selection, found: Mapping[str, Any], key: str) -> str
         for grpo, task in itertools.product(grpos, tasks):
             candidate = Selection(grpo, task, seed)
             try:
-                same = _first_difference(compose(root, candidate).values, found) is None
+                merged: Any = {}
+                for file in (*_files(root, candidate), CONFIG):
+                    merged = _merged(merged, read_yaml(root / file, fix=RESTORE))
+                told = {**merged, "seed": seed}
+                # Hydra takes a tenth of a second for each: it is asked of the one that looks right.
+                likely = all(told.get(name) == value for name, value in found.items())
+                same = likely and _first_difference(compose(root, candidate).values, found) is None
             except ConfigError:
                 continue
             if same:
