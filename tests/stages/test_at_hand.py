@@ -343,14 +343,14 @@ def test_a_served_folder_shows_no_claim_as_long_as_the_settings_are_others(proje
     was = (project.root / "params.yaml").read_bytes()
     with served(project.root / "evidence") as get:
         assert [get(page)[0] for page in PAGES] == [200] * len(PAGES)
-        assert NO_VERDICT not in get("/")[1] and "results/report/report.html" in get("/")[1]
+        assert NO_VERDICT not in get("/?files")[1] and "results/report/report.html" in get("/?files")[1]
         changed(project, seed=9)
         for page in PAGES:
             status, text = get(page)
             assert status == 409 and f"collider: {NO_VERDICT}" in text and "IMPROVED" not in text, page
         assert get("/results/report/REPORT.html")[0] in (404, 409)
         assert get("/results/REPORT/report.html")[0] in (404, 409)
-        assert NO_VERDICT in get("/")[1] and "results/report/report.html" not in get("/")[1]
+        assert NO_VERDICT in get("/?files")[1] and "results/report/report.html" not in get("/?files")[1]
         assert get("/results/train/train.json")[0] == 200
         (project.root / "params.yaml").write_bytes(was)
         os.utime(project.root / "params.yaml", ns=(1, 1))

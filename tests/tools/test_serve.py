@@ -159,8 +159,17 @@ def test_a_file_comes_whole_with_its_type_and_rules(port: int, folder: Path, nam
     assert (again, nothing) == (200, b"") and same["Content-Length"] == headers["Content-Length"]
 
 
+def test_it_opens_with_the_live_page_or_the_report_whichever_is_newer(port: int, folder: Path) -> None:
+    live, report = folder / "observed/live/index.html", folder / "results/report/report.html"
+    for newer, older in ((live, report), (report, live)):
+        os.utime(older, (1_000, 1_000))
+        os.utime(newer, (2_000, 2_000))
+        status, headers, _ = ask(port, b"/")
+        assert (status, headers["Location"]) == (302, f"/{newer.relative_to(folder)}")
+
+
 def test_a_folder_is_listed_without_links_and_hidden_files_and_with_names_as_text(port: int) -> None:
-    status, headers, body = ask(port, b"/")
+    status, headers, body = ask(port, b"/?files")
     assert status == 200 and headers["Content-Type"].startswith("text/html")
     assert b'href="/observed/live/index.html"' in body and b'href="/results/report/report.html"' in body
     for hidden in (b".git", b"link.txt", b'"out', b"loop", b"secret"):

@@ -95,7 +95,7 @@ def line_of(path: Path, steps: Sequence[str], *, fix: str) -> tuple[int, int]:
     return depth, line + 1
 
 
-@lru_cache(8)
+@lru_cache(64)  # all presets, which `config check` goes through for every selection
 def _values(text: str) -> Any:
     return YAML(typ="safe", pure=True).load(text)
 

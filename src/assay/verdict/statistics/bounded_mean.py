@@ -24,7 +24,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.optimize import brentq  # type: ignore[import-untyped,unused-ignore]
 from scipy.special import ndtr, ndtri  # type: ignore[import-untyped,unused-ignore]
 
 from assay.core.records import Interval
@@ -86,6 +85,8 @@ def _lower_end(totals: Array, sizes: Array, unseen: Unseen, level: float, at_zer
     elif beyond(middle) <= 0.0:
         end = middle  # nothing deviates, and no unseen cluster may
     else:
+        from scipy.optimize import brentq  # a quarter of a second that who only reads a claim need not wait
+
         error = float(np.sqrt(((totals - middle * sizes) ** 2).sum()) + _lost(sizes, unseen))
         low = middle + 1.5 * wanted * error / math.fsum(sizes)
         low = low if low > -1.0 and beyond(low) < 0.0 else -1.0

@@ -29,7 +29,9 @@ from assay.verdict.evidence.page.shell import escaped, shell
 ADDRESS = "127.0.0.1"
 NAME = re.compile(r"[^./\\][^/\\]*")  # neither hidden nor a way to elsewhere
 HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]+)?", re.IGNORECASE)
-FIRST = ("observed/live/index.html", "results/report/report.html", "README.md")  # of the list of the folder
+PAGES = ("observed/live/index.html", "results/report/report.html")  # the newer one is where a visitor begins
+FIRST = (*PAGES, "README.md")  # of the list of the folder
+LIST = "files"  # /?files shows it
 HTML, TEXT = "text/html; charset=utf-8", "text/plain; charset=utf-8"
 TYPES = {".html": HTML, ".svg": "image/svg+xml", ".png": "image/png", ".json": "application/json"}
 TYPES |= {".csv": "text/csv; charset=utf-8", ".jsonl": TEXT, ".md": TEXT, ".txt": TEXT}
@@ -90,6 +92,7 @@ def run(folder: Path, port: int) -> None:
     with open_server(folder, port) as server, suppress(KeyboardInterrupt):
         address = f"http://{ADDRESS}:{server.server_address[1]}/"
         say(f"serving {folder} at {address}   (read-only, this machine only; Ctrl-C ends it)")
+        say(f"it opens with the live page or the report, whichever is newer; all files: {address}?{LIST}")
         server.serve_forever()
 
 
@@ -133,13 +136,15 @@ class Handler(BaseHTTPRequestHandler):
         hosts = self.headers.get_all("Host", [])
         if len(hosts) != 1 or not HOST.fullmatch(hosts[0].strip()):
             return self.send_error(421)  # a page of a stranger whose name was made to mean this machine
-        target = self.path.partition("?")[0]
+        target, _, query = self.path.partition("?")
         # Decoded after the split: an encoded slash stays in its name, and no such name is served.
         names = [unquote(name) for name in target.removesuffix("/").split("/")[1:]]
         path = self.server.folder.joinpath(*names)
         is_plain = all(NAME.fullmatch(name) and name.isprintable() for name in names)
         if not target.startswith("/") or not is_plain or os.path.realpath(path) != str(path):
             return self.send_error(404)  # hidden, or behind a link, wherever that leads
+        if target == "/" and query != LIST and (begins := self._first_page()) is not None:
+            return self._send(302, TEXT, b"", location=f"/{begins}")
         if os.path.isdir(path):
             return self._send(200, HTML, self._list(path).encode())
         claim = self.server.claim
@@ -159,6 +164,16 @@ class Handler(BaseHTTPRequestHandler):
         claim = self.server.claim
         return claim is not None and claim.bears_claim(path) and bool(claim.differences())
 
+    def _first_page(self) -> str | None:
+        """Return the page that was written last, of those that may be shown."""
+        written = dict[str, float]()
+        for name in PAGES:
+            path = self.server.folder / name
+            with suppress(OSError):
+                if not path.is_symlink() and not self._is_withheld(path):
+                    written[name] = path.stat().st_mtime
+        return max(written, key=written.__getitem__, default=None)
+
     def _list(self, folder: Path) -> str:
         root, claim = self.server.folder, self.server.claim
         first = [path for path in map(root.joinpath, FIRST) if path.is_file() and not self._is_withheld(path)]
@@ -176,11 +191,11 @@ class Handler(BaseHTTPRequestHandler):
         """Refuse in plain text, quoting nothing of the request."""
         self._send(code, TEXT, f"{int(code)}: {HTTPStatus(code).phrase}\n".encode())
 
-    def _send(self, status: int, kind: str, content: bytes) -> None:
+    def _send(self, status: int, kind: str, content: bytes, *, location: str = "") -> None:
         self.send_response(status)
         rules = PAGE_RULES if kind == HTML else f"{RULES}; sandbox"
         own = {"Content-Type": kind, "Content-Length": str(len(content)), "Content-Security-Policy": rules}
-        for name, value in (HEADERS | own).items():
+        for name, value in (HEADERS | own | ({"Location": location} if location else {})).items():
             self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":
