@@ -140,4 +140,4 @@ def test_a_stratum_with_any_name_is_drawn_as_it_is_called(name: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of letters that the font lacks
         drawn = ElementTree.fromstring(render(figure)["svg"])
-    assert f"tier {visible(name)}" in ["".join(element.itertext()).strip() for element in drawn.iter()]
+    assert f"tier: {visible(name)}" in ["".join(element.itertext()).strip() for element in drawn.iter()]

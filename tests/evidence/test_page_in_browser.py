@@ -11,14 +11,13 @@ import pytest
 from assay.verdict.evidence.page.shell import shell
 from browser import CHROMIUM, Browser, browser
 from hostile import PAYLOADS
-from made_pages import KINDS, made_page, plain_claim
+from made_pages import arms, made_page, plain_claim
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium, which is not installed")
 ELEMENTS = """[...document.querySelectorAll('*')]
     .map(e => e.tagName + ' ' + e.getAttributeNames().filter(name => name !== 'open')).join('\\n')"""
-SHOWN = "[...document.querySelectorAll('article')].filter(a => a.checkVisibility()).map(a => a.dataset.kind)"
-
-OPENED = "document.getElementById('pairs').open = true"
+SHOWN = "[...document.querySelectorAll('article')].filter(each => each.checkVisibility()).length"
+OPENED = "document.querySelectorAll('#pairs, #viewer').forEach(each => { each.open = true; })"
 
 
 @pytest.fixture(scope="module")
@@ -94,30 +93,38 @@ def test_the_browser_of_these_tests_sees_a_request_and_a_breach_of_the_policy(
     assert chromium.value("window.__ran") == 1 and "consoleAPICalled" in "".join(chromium.complaints())
 
 
-def test_random_pairs_are_shown_first_and_the_filter_finds_others(chromium: Browser, tmp_path: Path) -> None:
-    chromium.open(written(tmp_path, made_page([f"word{k}" for k in range(12)])))
-    assert chromium.value(SHOWN) == []
-    chromium.value(OPENED)
-    assert chromium.value(SHOWN) == ["random", "random"]
-    assert (
-        chromium.value("document.getElementById('filtered').textContent")
-        == "2 of 12 pairs on this page are shown."
-    )
+def test_all_pairs_are_looked_through_by_outcome_words_and_keys_and_what_differs_is_marked(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    ask = {"prompts": {"item-003": "a prompt of 003"}}
+    chromium.open(written(tmp_path, made_page("plain", **ask)))
+    chromium.value("document.getElementById('viewer').open = true")
+    said = "document.querySelector('#viewer form + div p').textContent"
     change = (
-        "(() => {{ const f = document.getElementById('filter').elements; f.{0}.value = {1};        "
+        "(() => {{ const f = document.querySelector('#viewer form').elements; f.{0}.value = {1};"
         " f.{0}.dispatchEvent(new Event('input', {{bubbles: true}})); }})()"
     )
-    for kind in KINDS:
-        chromium.value(change.format("kind", f"'{kind}'"))
-        assert chromium.value(SHOWN) == [kind, kind]
-    chromium.value(change.format("kind", "''"))
-    assert len(chromium.value(SHOWN)) == 12
-    chromium.value(change.format("words", "'WORD7'"))
-    assert chromium.value(SHOWN) == [KINDS[7 % 6]]
+    first, second = arms()
+    n = sum(not one.success and other.success for one, other in zip(first, second, strict=True))
+    assert chromium.value(said).startswith(f"Pair 1 of {len(first)}.")
+    chromium.value(change.format("outcome", "'01'"))
+    assert chromium.value(said).startswith(f"Pair 1 of {n}.")
+    chromium.value("document.querySelector('#viewer button[name=next]').focus()")
+    chromium.key("n", 78, "n")
+    assert chromium.value(said).startswith(f"Pair 2 of {n}.")
+    chromium.key("p", 80, "p")
+    assert chromium.value(said).startswith(f"Pair 1 of {n}.")
+    heads = "[...document.querySelectorAll('#viewer h3')].map(each => each.textContent.split(',')[0])"
+    assert chromium.value(heads) == ["Before: no success", "After: success"]
+    chromium.value(change.format("outcome", "''"))
+    chromium.value(change.format("words", "'PROMPT of 003'"))
+    assert chromium.value(said).startswith("Pair 1 of 4. Item item-003,")
+    chromium.value(change.format("words", "'not there'"))
+    assert chromium.value(said) == "No pair is like that."
+    marked = "[...document.querySelectorAll('#viewer mark')].map(each => each.textContent)"
     chromium.value(change.format("words", "''"))
-    option = "document.getElementById('filter').elements.stratum.options[1].value"
-    chromium.value(change.format("stratum", option))
-    assert 0 < len(chromium.value(SHOWN)) < 12
+    one, other = (" ".join(turn.completion for turn in each[0].turns) for each in (first, second))
+    assert bool(chromium.value(marked)) == (one != other)
 
 
 def test_a_table_is_sorted_by_the_head_of_a_column(chromium: Browser, tmp_path: Path) -> None:
@@ -136,7 +143,7 @@ def test_without_script_everything_is_there_and_no_dead_control(chromium: Browse
     chromium.open(written(tmp_path, made_page(["plain"] * 12)), script=False)
     chromium.call("Emulation.setScriptExecutionDisabled", value=False)
     chromium.value(OPENED)
-    assert len(chromium.value(SHOWN)) == 12
+    assert chromium.value(SHOWN) == 12
     assert (
         chromium.value(
             "[...document.querySelectorAll('form, th button')].filter(e => e.checkVisibility()).length"

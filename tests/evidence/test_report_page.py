@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from itertools import pairwise
@@ -14,6 +15,7 @@ from assay.verdict.evidence.claim.claim import Claim
 from assay.verdict.evidence.page.item_index import index_of_items
 from assay.verdict.evidence.page.report import item_by_item, pairs_that_fit
 from assay.verdict.evidence.page.shell import SCRIPT, Tick, few_rows
+from assay.verdict.evidence.page.viewer import all_pairs
 from assay.verdict.evidence.tables.trajectories import KINDS, Pair, choose_pairs
 from assay.verdict.evidence.words.remarks import remark
 from conftest import make_claim, make_plan
@@ -216,8 +218,24 @@ def test_it_is_said_how_many_episodes_of_how_many_are_shown(
     pairs = choose_pairs(before, after, rng(0), n_random=4, n_each=2)
     text = page_of(claim, arms=(before, after), pairs=pairs)
     assert f"{len(pairs)} of 160 pairs" in text and text.count("<article") == len(pairs)
-    assert re.findall(r'<option value="(\w*)"( selected)?>', text)[1] == ("random", " selected")
     assert {pair.kind for pair in pairs} == set(KINDS)
+
+
+def test_the_viewer_holds_every_pair_that_fits_and_says_how_many_that_are(
+    before: list[Episode], after: list[Episode]
+) -> None:
+    found = all_pairs((before, after[1:]), {before[0].item_id: "ask</script>"}, {})
+    pairs = json.loads(found.data)
+    assert found.n == found.total == len(pairs) == 159 and "<" not in found.data
+    one = next(e for e in after if (e.item_id, str(e.draw)) == tuple(pairs[-1][:2]))
+    assert pairs[-1][6] == [
+        int(one.success),
+        f"{one.reward:.3g}",
+        one.ending,
+        [t.completion for t in one.turns],
+    ]
+    few = all_pairs((before, after), {}, {}, most=2000)
+    assert 0 < few.n < 30 and few.total == 160 and len(few.data) <= 2000 + few.n + 2
 
 
 def test_long_episodes_are_left_out_in_turn_but_one_of_each_kind_stays() -> None:
@@ -232,6 +250,7 @@ def test_prompt_and_truth_stand_above_the_answers_of_their_item(claim: Claim) ->
     pairs = [Pair("random", one, one), Pair("best", other, other)]
     given = {"prompts": {"item-000": "ask " + "x" * 9000}, "truths": {"item-000": "right </pre>"}}
     shown = page_of(claim, pairs=pairs, **given).split('<section id="episodes"')[1]
+    shown = shown.split("</main>")[0]
     places = [
         shown.index(word) for word in ("Prompt:", "characters left out", "right &lt;/pre&gt;", "<h3>Before")
     ]

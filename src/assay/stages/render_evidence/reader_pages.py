@@ -98,7 +98,6 @@ def write_pages(
     }
     digest = claim.plan.suite_digest
     few = choose_pairs(before[1], after[1], rng("pairs", digest))
-    many = choose_pairs(before[1], after[1], rng("pairs", digest), n_random=16, n_each=4)
     fingerprint = read_fingerprint(project.root)
     audit = read_record(project.results("audit.json"), Audit, fix="./run dvc repro fingerprint")
     path = project.results("contamination.json")
@@ -148,7 +147,7 @@ def write_pages(
             baselines=ladder_frame(baselines, before[0], after[0], floor=task.floor, ceiling=task.ceiling),
             rivals=rivals,
         ),
-        shows=Shows(stepped=shown, pairs=many, prompts=given["prompts"], truths=given["truths"]),
+        shows=Shows(stepped=shown, pairs=few, prompts=given["prompts"], truths=given["truths"]),
         trained=trained if isinstance(trained, TrainFacts) else None,
         training=training_figures,
     )

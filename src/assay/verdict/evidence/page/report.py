@@ -33,6 +33,7 @@ from assay.verdict.evidence.labels import labelled
 from assay.verdict.evidence.page.item_index import index_of_items
 from assay.verdict.evidence.page.shell import ENVIRONMENT, SCRIPT, Shown, Tick, fill, shell
 from assay.verdict.evidence.page.stepping import HEIGHT, WIDTH, moments
+from assay.verdict.evidence.page.viewer import all_pairs
 from assay.verdict.evidence.tables.trajectories import (
     KINDS,
     RIGHT,
@@ -195,8 +196,7 @@ def report_html(
         stepped=[(each, moments(each)) for each in shows.stepped],
         pairs=fitting,
         total=max(0 if arms is None else len(arms[0]), len(shows.pairs)),
-        kinds=[kind for kind in KINDS if any(pair.kind == kind for pair in fitting)],
-        strata=sorted({each for pair in fitting for each in pair.before.strata.items()}),
+        viewed=None if arms is None else all_pairs(arms, shows.prompts, shows.truths),
     )
     return shell(title=title, body=body, script=SCRIPT)
 
