@@ -16,6 +16,7 @@ from assay.verdict.evidence.claim.claim import Claim
 from assay.verdict.evidence.claim.voids import VOIDS, gate_code, voided
 from assay.verdict.evidence.words.remarks import Remark, remark
 from assay.verdict.evidence.words.sentences import heading, warned
+from assay.verdict.judge import planning
 from assay.verdict.judge.command import JudgeRequest, judge_arms, judge_files, read_arms, read_asked
 from assay.verdict.judge.contents import content_of, differ, passages, prints_of
 from assay.verdict.judge.gate import gate_of
@@ -71,7 +72,15 @@ TOSSED = [[k % 2] * 3 + [(k % 2) ^ (k % 9 == 0)] for k in range(90)]
         (TOSSED, [[k % 2] * 4 for k in range(90)], True, "scored_twice"),
         ([[0, 1]] * 60, [[1, 1]] * 60, False, "score_beyond_text"),  # the text says nothing of the score
     ],
-    ids=str,
+    ids=[
+        *("equal", "two of sixty", "many, and nobody named a sampled grader", "as often kinder as stricter"),
+        *(
+            "always kinder",
+            "more than inside an arm",
+            "as often as inside an arm",
+            "the text settles nothing",
+        ),
+    ],
 )
 def test_a_change_of_the_grader_is_told_from_one_that_draws_lots(
     before: list[list[int]], after: list[list[int]], by_model: bool, wanted: str
@@ -84,6 +93,18 @@ def test_a_change_of_the_grader_is_told_from_one_that_draws_lots(
 def test_answers_that_differ_are_no_sign_of_the_grader() -> None:
     told = compare_grading(drawn([[0]] * 60), drawn([[1]] * 60, "other"), "after", "success", by_model=False)
     assert told == ([], [])
+
+
+@pytest.mark.parametrize("fixed", [{"grader": "a/judge"}, {"completion": ""}], ids=["named", "left out"])
+def test_what_is_said_to_do_about_graders_leads_on(fixed: dict[str, str], tmp_path: Path) -> None:
+    before = [
+        {"item": f"q{k}", "score": k % 2, "completion": f"says {k}", "prompt": f"{k}?"} for k in range(60)
+    ]
+    after = [{**row, "score": (k % 2) ^ (k < 10)} for k, row in enumerate(before)]
+    barred = judged(tmp_path, before, after)
+    assert barred.verdict == "NOT EVALUABLE" and "(a column grader)" in barred.reason
+    again = judged(tmp_path, *([{**row, **fixed} for row in arm] for arm in (before, after)))
+    assert again.verdict == "NO EVIDENCE"
 
 
 SAME: dict[str, tuple[Callable[[Result], Mapping[str, Any]], Callable[[Result], Mapping[str, Any]]]] = {
@@ -190,6 +211,22 @@ def test_questions_on_one_passage_are_found_whatever_they_are_called_and_templat
     assert passages({}) == {} and len(prints_of("too short")) == 0
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("column", ["", "cluster"])
+def test_a_plan_says_that_items_share_passages_until_clusters_are_named(
+    column: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(planning, "say", said.append)
+    rows = [
+        {"item": f"q{k}", "score": k % 2, "prompt": f"{text_of(k // 3)} Who {k}?", **{column: k // 3}}
+        for k in range(36)
+    ]
+    path = as_jsonl(tmp_path / "pilot.jsonl", rows)
+    planning.run(PlanRequest(pilot=path, out=tmp_path / "plan.yaml"))
+    assert any("36 items share long passages" in line for line in said) == (column == "")
+
+
 def _groups(homes: Mapping[str, str]) -> list[list[str]]:
     return [[name for name, home in homes.items() if home == each] for each in set(homes.values())]
 
@@ -244,6 +281,15 @@ def test_a_gate_closes_on_every_warning_that_voids(code: str, better: Claim) -> 
     if open_ is not None:
         still = better.model_copy(update={"warnings": (remark(code, **open_),)})
         assert gate_code(still, strict=True) == 0
+
+
+@pytest.mark.parametrize(("low", "closes"), [(-0.2, True), (-0.02, False)])
+def test_passages_close_a_gate_of_no_loss_where_they_leave_the_loss_open(
+    low: float, closes: bool, better: Claim
+) -> None:
+    gap = Interval(value=0.0, low=low, high=0.3, n=9)
+    told = remark("items_share_passages", n=9, passages=3, p=0.9, difference=gap)
+    assert bool(voided(better.model_copy(update={"warnings": (told,)}), 0.05)) == closes
 
 
 def test_the_page_has_the_table_of_what_voids() -> None:

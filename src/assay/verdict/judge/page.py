@@ -119,7 +119,7 @@ def limits_of(told: Judgement) -> tuple[str, ...]:
         "The claim is about these two sets of results on these items, not about a way of training, and says"
         " nothing of other items.",
         "Items are taken as independent of each other unless a cluster says otherwise or they ask the same;"
-        " near-duplicates were not sought.",
+        " other near-duplicates were not sought.",
         "Strata and measures beside the primary one are exploratory, and their intervals are not"
         " corrected for that.",
     ]

@@ -38,7 +38,7 @@ from assay.verdict.judge.plan import (
 )
 from assay.verdict.judge.plan import planned_said as said_of
 from assay.verdict.judge.reading import Arm, read_arm
-from assay.verdict.judge.rows import SCORE, JudgedRow, read_rows, unite_same
+from assay.verdict.judge.rows import SCORE, JudgedRow, read_rows, shared_passages, unite_same
 from assay.verdict.judge.sources import ArmRecord
 from assay.verdict.judge.verdict import ALPHA
 from assay.verdict.statistics.power import (
@@ -113,6 +113,10 @@ def run(asked: PlanRequest) -> None:
         pilot = read_arm(asked.pilot, "pilot", wanted, asked.draws)
         asked = replace(asked, metric=wanted.metric)
     plan = make_plan(asked, pilot)
+    if pilot is not None and (shared := shared_passages(pilot.rows)):
+        fix = "a column cluster that names the passage, or the item where they are independent"
+        told = f"{counted(len(shared), 'items')} share long passages and count as independent"
+        say(f"warning: {told}. Fix: {fix}")
     if asked.out.exists():
         fix = "--out with another name; or remove the file, if nobody relies on it"
         raise refuse("no plan yet", "a file", str(asked.out), fix)

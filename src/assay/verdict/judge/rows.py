@@ -24,6 +24,7 @@ from assay.verdict.judge.contents import differ, identity_of, parts_of, question
 SCORE = "score"  # the flag under which a score in [0, 1] is measured: score_rate
 NO_STRATA: Mapping[str, str] = {}
 SHOWN = 3
+SHARED = 0.1  # of the items, from which shared passages are said
 NEARLY_ALL = 0.9  # of items: where answers are short, draws of many agree that were sampled
 UNLIKELY = 0.01
 
@@ -301,6 +302,16 @@ def unite_same(before: Sequence[JudgedRow], others: Sequence[Sequence[JudgedRow]
         for row in rows:
             row.cluster = find(row.cluster)
     return same
+
+
+def shared_passages(rows: Sequence[JudgedRow]) -> dict[str, str]:
+    """Return by item the passage that it shares with another cluster; nothing where few do."""
+    found = {row.item_id: (parts_of(row.content).passage, row.cluster) for row in rows if row.content}
+    clusters: dict[str, set[str]] = defaultdict(set)
+    for passage, cluster in found.values():
+        clusters[passage].add(cluster)
+    shared = {item: name for item, (name, _) in found.items() if name and len(clusters[name]) > 1}
+    return shared if len(shared) >= SHARED * len(found) else {}
 
 
 def _some(items: Iterable[str]) -> list[str]:

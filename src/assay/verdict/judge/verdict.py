@@ -7,7 +7,6 @@ before. The claim says so, and without rivals it can show no skill, however much
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -28,7 +27,6 @@ from assay.verdict.judge.alike import (
     not_known,
     require_direction,
 )
-from assay.verdict.judge.contents import parts_of
 from assay.verdict.judge.doubts import doubts, other_units
 from assay.verdict.judge.graded import compare_grading
 from assay.verdict.judge.missing import settle
@@ -40,6 +38,7 @@ from assay.verdict.judge.rows import (
     as_episodes,
     by_content,
     obstacles,
+    shared_passages,
     unite_same,
     warnings,
 )
@@ -49,7 +48,6 @@ from assay.verdict.statistics.openings import opening_level
 from assay.verdict.statistics.report import Decoding, Report, summarise
 
 ALPHA, PARSED_MARGIN = 0.05, 0.05  # of the presets' plans
-SHARED = 0.1  # of the items, from which shared passages are said
 FULL_MARGIN = 0.05  # share of full scores, beside the mean
 CHOSEN = "chosen elsewhere"
 _MEASURES = (
@@ -173,7 +171,7 @@ def _judge(
     if same:
         tested = _tested_in(alone, before, after, plan)
         notes.append(remark("items_ask_the_same", n=same, p=tested and tested[0]))
-    if shared := _passages_of(before):
+    if shared := shared_passages(before):
         homes = {row.item_id: shared.get(row.item_id, row.cluster) for row in before}
         tested = _tested_in(homes, before, after, plan)
         told_of = {"n": len(shared), "passages": len(set(shared.values()))}
@@ -258,16 +256,6 @@ def _apart(*arms: Sequence[JudgedRow]) -> int:
     scores = {(arm, row.item_id, row.success, row.share) for arm, rows in enumerate(arms) for row in rows}
     items = {row.item_id for rows in arms for row in rows}
     return len(items) if len(scores) == len(items) * len(arms) else len(arms[0])
-
-
-def _passages_of(rows: Sequence[JudgedRow]) -> dict[str, str]:
-    """Return by item the passage that it shares with another cluster; nothing where few do."""
-    found = {row.item_id: (parts_of(row.content).passage, row.cluster) for row in rows if row.content}
-    clusters: dict[str, set[str]] = defaultdict(set)
-    for passage, cluster in found.values():
-        clusters[passage].add(cluster)
-    shared = {item: name for item, (name, _) in found.items() if name and len(clusters[name]) > 1}
-    return shared if len(shared) >= SHARED * len(found) else {}
 
 
 def _tested_in(

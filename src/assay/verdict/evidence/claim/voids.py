@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from assay.core.records import Interval
 from assay.verdict.evidence.claim.claim import Claim
 from assay.verdict.evidence.claim.verdict import GATE, NO_GAIN
 from assay.verdict.evidence.words.remarks import Remark
@@ -39,13 +40,14 @@ def _voids(warning: Remark, claim: Claim, margin: float) -> bool:
     if when == "a tenth of the items":
         return _number(told["n"]) >= MANY * _number(told["of"])
     if when == "nothing is shown then":
-        return told["p"] is None or _number(told["p"]) > claim.level or margin > 0.0
-    return when == "always" or _excess(warning, claim) >= _shown(claim) + margin
+        if told["p"] is None or margin == 0.0:
+            return told["p"] is None or _number(told["p"]) > claim.level
+        return _end(Interval.model_validate(told["difference"]), claim) <= -margin
+    return when == "always" or _excess(warning, claim) >= _end(claim.difference, claim) + margin
 
 
-def _shown(claim: Claim) -> float:
-    """Return the end of the interval that is nearest to a loss, as a share of the way to better."""
-    gap = claim.difference
+def _end(gap: Interval | None, claim: Claim) -> float:
+    """Return the end of an interval that is nearest to a loss, a share; below 0 for a loss."""
     if gap is None or gap.low is None or gap.high is None:
         return 0.0
     return gap.low if claim.plan.direction == "higher" else -gap.high
