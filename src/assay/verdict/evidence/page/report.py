@@ -196,7 +196,8 @@ def report_html(
         stepped=[(each, moments(each)) for each in shows.stepped],
         pairs=fitting,
         total=max(0 if arms is None else len(arms[0]), len(shows.pairs)),
-        viewed=None if arms is None else all_pairs(arms, shows.prompts, shows.truths),
+        # A judgement holds digests of texts alone.
+        viewed=None if arms is None or claim.made_elsewhere else all_pairs(arms, shows.prompts, shows.truths),
     )
     return shell(title=title, body=body, script=SCRIPT)
 
