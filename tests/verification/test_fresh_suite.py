@@ -13,7 +13,7 @@ import pytest
 from assay.cli.tools import fresh_data
 from assay.core.errors import AssayError, ConfigError, RecordError
 from assay.core.records import TrainFacts
-from assay.core.storage.files import sha256_bytes
+from assay.core.storage.files import ASIDE, sha256_bytes
 from assay.core.storage.json import read_record
 from assay.pipeline.heldout_ledger import NOTHING, openings
 from assay.pipeline.note_openings import note_opening, opened_records
@@ -148,3 +148,17 @@ def test_another_policy_has_another_suite_which_is_counted_and_none_has_none(
     path.unlink()
     with pytest.raises(RecordError, match="a trained policy, found none"):
         fresh_data.run(project)
+
+
+def test_what_a_killed_call_left_and_a_folder_of_ones_own_are_no_fresh_suites(unpacked: Path) -> None:
+    project = Project.open(unpacked)
+    data = project.data("")
+    left = data.parent / f".{data.name}-fresh-1.{2**22 + 7}-abcdefgh{ASIDE}"
+    own = data.parent / f"{data.name}-fresh-1"
+    for folder in (left, own):
+        folder.mkdir()
+        (folder / "train.jsonl").write_text("{}\n")
+    folder = fresh_data.run(project)
+    assert folder.name == f"{data.name}-fresh-2" and not left.exists()
+    assert (own / "train.jsonl").read_text() == "{}\n"
+    assert sorted(each.name for each in folder.iterdir() if each.name[0] == ".") == []
