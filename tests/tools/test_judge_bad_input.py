@@ -33,7 +33,11 @@ FILES: dict[str, tuple[str, bytes, str]] = {
         LINE + b'{"item": "q1", "sco',
         "line 2: expected JSON, found one that ends too early.\nFix: the file is torn",
     ),
-    "no json": ("jsonl", LINE + b"hello\n", "line 2: expected JSON"),
+    "no json": (
+        "jsonl",
+        LINE + b"hello\n",
+        "from column 1 on: 'hello\\n'.\nFix: correct it there, or name a file",
+    ),
     "no object": ("jsonl", b"[1, 2]\n", "expected a JSON object a line, found list"),
     "nan": (
         "jsonl",

@@ -195,9 +195,8 @@ def _read_file(path: Path, place: str, columns: Columns, raw: RawLog) -> None:
                 if isinstance(each, Mapping):
                     read_record(with_answer(each), at, where, columns, raw)
     except DataError as error:
-        if error.fix != FIX_OF_RESULTS:
-            raise
-        raise DataError(error.expected, found=error.found, where=error.where, fix=FIX) from None
+        fix = error.fix.replace(FIX_OF_RESULTS, FIX)
+        raise DataError(error.expected, found=error.found, where=error.where, fix=fix) from None
 
 
 def read_record(

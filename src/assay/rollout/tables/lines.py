@@ -85,7 +85,7 @@ def _broken(error: json.JSONDecodeError, last: bool) -> tuple[str, str]:
         fix = "the file is torn: let its writer finish, or copy it again"
         return "one that ends too early", fix if last else f"{fix}; or leave the line out"
     line = "" if error.lineno == 1 else f"line {error.lineno}, "
-    return f"none from {line}column {error.colno} on: {rest[:30]!r}", FIX
+    return f"none from {line}column {error.colno} on: {rest[:30]!r}", f"correct it there, or {FIX}"
 
 
 def json_file(content: bytes, path: Path) -> Any:
