@@ -27,6 +27,7 @@ from assay.training import trainer
 from assay.training.checkpoints import of_run as run_checkpoints
 from assay.training.checkpoints.of_run import RunFacts
 from tests.house import ROOT
+from tests.own_data import keep_first
 from tests.training.healthy_setup import composed, spoken
 
 pytestmark = pytest.mark.filterwarnings(
@@ -49,6 +50,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     once: what was played then is kept."""
     root = tmp_path_factory.mktemp("trained")
     shutil.copytree(ROOT / "data/collider", root / "data/collider")
+    keep_first(root / "data/collider", 64)  # each look at the run reads them
     values = json.loads(json.dumps(composed("tiny_smoke", "collider")))
     for section, changed in CHANGES.items():
         values[section] |= changed

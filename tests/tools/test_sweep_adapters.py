@@ -24,6 +24,7 @@ from assay.pipeline.project import Project
 from assay.rollout.policy.base import tiny
 from assay.stages import fingerprint
 from tests.house import ROOT
+from tests.own_data import keep_first
 from tests.small_policy import small_model
 from tests.training.healthy_setup import composed
 
@@ -56,6 +57,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     once: what was played then is kept."""
     root = tmp_path_factory.mktemp("adapters") / "project"
     shutil.copytree(ROOT / "data/collider", root / "data/collider")
+    keep_first(root / "data/collider", 64)  # each look at the run reads them
     values = json.loads(json.dumps(composed("tiny_smoke", "collider")))
     values["validation"] |= {"items": 6, "draws": 1}
     values["evaluation"]["open"] = True

@@ -16,6 +16,7 @@ from assay.rollout.policy.digests import digest_folder
 from assay.stages import control, fingerprint, post_eval, pre_eval, train
 from tests.house import ROOT
 from tests.kept import kept
+from tests.own_data import keep_first
 
 # A base that is shown just enough of its task to be paid now and then.
 SHAPE = {"hidden_size": 32, "intermediate_size": 64, "layers": 1, "heads": 2}
@@ -63,6 +64,7 @@ def write_params(root: Path) -> None:
 
 def _build(root: Path) -> None:
     shutil.copytree(ROOT / "data/collider", root / "data/collider")
+    keep_first(root / "data/collider", 128)  # each stage and each check reads them
     shutil.copy(ROOT / "constraints.txt", root)
     write_params(root)
     project = Project.open(root)
