@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from transformers import AutoModelForCausalLM, Gemma2Config, LlamaConfig, Qwen3Config
 
 from assay.core.config.reading import parse_params
 from assay.core.errors import AssayError, ConfigError, PolicyError, TaskError
@@ -60,17 +62,18 @@ def fine_tuned(root: Path, more: int = 0, **changes: Any) -> Project:
     return project
 
 
+@pytest.mark.parametrize("lora", [LORA, None], ids=["lora", "all weights"])
 def test_a_killed_fine_tuning_ends_in_the_same_bytes_whatever_is_left_of_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lora: dict[str, Any] | None
 ) -> None:
-    whole = fine_tuned(tmp_path / "whole")
+    whole = fine_tuned(tmp_path / "whole", lora=lora)
     base.run(whole)
     facts = read_record(whole.results("base.json"), BaseFacts, fix="")
     assert facts.sft is not None and facts.digest == digest_folder(whole.root / "models/base") != facts.sft.of
     assert len(whole.results("sft.csv").read_text().split()) == 5
     assert facts.called == f"mine + SFT on {facts.sft.rows} rows"
 
-    killed, loss_of = fine_tuned(tmp_path / "killed"), tiny._loss
+    killed, loss_of = fine_tuned(tmp_path / "killed", lora=lora), tiny._loss
 
     def dies(at: int) -> Any:
         left = [at]
@@ -94,6 +97,34 @@ def test_a_killed_fine_tuning_ends_in_the_same_bytes_whatever_is_left_of_it(
     for name in ("base.json", "sft.csv"):
         assert killed.results(name).read_bytes() == whole.results(name).read_bytes()
     assert not list(killed.root.glob(".scratch/base/*/*"))
+
+
+SHAPE = {
+    "vocab_size": 40,
+    "hidden_size": 16,
+    "intermediate_size": 24,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "pad_token_id": 0,
+    "initializer_range": 1.0,
+}
+
+
+@pytest.mark.parametrize("config", [Qwen3Config, LlamaConfig, Gemma2Config])
+def test_the_loss_of_every_family_is_that_of_the_models_own_logits_where_an_answer_stands(
+    config: Any,
+) -> None:
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config(**SHAPE))
+    batch = [([5, 6, 7, 8, 9], [0, 0, 1, 1, 1]), ([11, 12, 13], [0, 1, 1]), ([3, 4, 5, 6], [0, 1, 0, 1])]
+    told = []
+    for ids, mask in batch:
+        logits = model(input_ids=torch.tensor([ids])).logits[0].float().log_softmax(-1)
+        told += [-logits[place - 1, ids[place]] for place, counted in enumerate(mask) if counted]
+    expected = torch.stack(told).mean()
+    assert torch.allclose(tiny._loss(model, batch, 0), expected, atol=1e-5), expected
 
 
 def test_what_is_shown_and_what_grpo_meets_share_no_cluster_and_are_all_there_is(tmp_path: Path) -> None:
