@@ -64,8 +64,9 @@ def test_a_suite_has_one_verdict_and_a_row_a_task_and_the_loss_of_one_is_in_its_
         assert claim.strata[f"task={task}"].p_holm is not None
     assert {"worse_on_suite"} <= {each.code for each in claim.reasons}
     assert not {"strata_worse"} & {each.code for each in claim.warnings}
-    for text in (summary_of(told, found), report_of(told, found)):
-        assert "exact_match, strict-match" in text and "p (Holm)" in text
+    page = report_of(told, found)  # which says names as words
+    for text, measured in ((summary_of(told, found), "exact_match"), (page, "exact match")):
+        assert f"{measured}, strict-match" in text and "p (Holm)" in text
     assert json.loads(dumps(claim))["strata"]["task=sums"]["difference"]["value"] < 0
 
 
