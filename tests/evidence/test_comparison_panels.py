@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 
 from assay.core.records import Episode, Interval
 from assay.core.seeds import rng
@@ -33,6 +34,7 @@ from assay.verdict.evidence.tables.claim_tables import plot_tables
 from assay.verdict.statistics.intervals import wilson
 from assay.verdict.statistics.report import Report
 from conftest import make_claim, make_plan, make_report
+from figure_boxes import faults
 from synthetic_episodes import SUITE, arm
 from synthetic_structured import structured_arm
 from test_figures import words
@@ -129,6 +131,26 @@ def test_the_tables_behind_the_figures_hold_the_rows_that_are_drawn(of_hunt: dic
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("each", ["of_hunt", "of_answers"])
+def test_texts_are_inside_legible_and_clear_of_each_other_and_panels_take_most_of_a_figure(
+    each: str, request: pytest.FixtureRequest
+) -> None:
+    found = {name: faults(shown.figure) for name, shown in request.getfixturevalue(each).items()}
+    assert not {name: told for name, told in found.items() if told}
+
+
+def test_a_text_that_is_small_outside_or_covered_and_a_narrow_panel_are_seen() -> None:
+    figure = Figure(figsize=(4.75, 2.0))
+    axes = figure.add_axes((0.4, 0.3, 0.3, 0.6))
+    axes.text(0.5, 0.5, "tiny", fontsize=5)
+    for said in ("one", "two"):
+        axes.text(0.2, 0.2, said)
+    axes.text(3.0, 0.5, "far away")
+    text = "; ".join(faults(figure))
+    for said in ("small: 'tiny'", "'one' over 'two'", "outside: 'far away'", "panels take 30%"):
+        assert said in text
+
+
 def test_every_figure_of_a_comparison_is_the_same_twice() -> None:
     first, second = ({name: render(d.figure) for name, d in drawn(*HUNT).items()} for _ in range(2))
     assert first == second

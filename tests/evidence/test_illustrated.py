@@ -20,6 +20,7 @@ from assay.verdict.evidence.figures.illustrated_figures import mark_rows, panels
 from assay.verdict.evidence.page.stepping import HEIGHT, moments
 from assay.verdict.evidence.tables.trajectories import Stepped
 from assay_tasks.collider import Collider, ColliderSettings, generate
+from figure_boxes import faults
 
 Arms = tuple[list[Episode], list[Episode]]
 
@@ -158,6 +159,7 @@ def test_figures_say_what_they_show_with_n_and_equal_data_give_equal_bytes(
     assert [each.name for each in first] == ["answers", "budgets", "one_world"]
     assert all(re.search(r"n = \d+", each.finding) and len(each.table) for each in first)
     assert "fell" in first[0].finding
+    assert [faults(each.figure) for each in drawn()] == [[]] * 3
     for one, other in zip(first, second, strict=True):
         assert render(one.figure, one.finding) == render(other.figure, other.finding)
 

@@ -116,7 +116,7 @@ def plane(shows: Illustrations, arms: Arms) -> Figure:
             line = axes.plot([each.x for each in found], [each.y for each in found], ls="", **looks)
             drawn.setdefault(kind, []).append((line[0], len(found)))
         drawn.setdefault("none there, none named", []).append((Line2D([], [], ls=""), own.count(None)))
-        axes.set_ylabel(shows.plane[1])
+        axes.set_ylabel(shows.plane[1], fontsize=8.5)
     figure.legend(
         [own[-1][0] for own in drawn.values()],
         [f"{kind}: " + " \u2192 ".join(str(n) for _, n in own) for kind, own in drawn.items()],
@@ -177,7 +177,7 @@ def side_by_side(pictures: Pictures) -> Figure:
                 axes.sharey(grid[2 * row])
                 axes.tick_params(labelleft=False)
             axes.set_ylim(0, 1.08 * highest([each[-1].panels[place] for each in pictures]))
-            axes.set_title(labelled(last.panels[place].name), fontsize=8.5)
+            axes.set_title(labelled(last.panels[place].name), fontsize=8)
             axes.tick_params(labelbottom=row == len(places) - 1, labelsize=8)
             axes.xaxis.set_major_locator(MaxNLocator(nbins=4))
             axes.yaxis.set_major_locator(MaxNLocator(nbins=3))
