@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from omegaconf import OmegaConf
 
 from assay.cli.tools import fresh_data
 from assay.core.errors import AssayError, ConfigError, RecordError
@@ -22,11 +23,15 @@ from assay.rollout.dataset.audit_records import Contamination, judged
 from assay.rollout.dataset.fresh import FILE
 from assay.rollout.dataset.verified import SUMS, sums_text
 from assay.rollout.tasks.protocol import Task
-from assay.stages import fingerprint
+from assay.stages import fingerprint, render_evidence
+from assay.stages.packing.archive import unpack
 from assay.stages.packing.layout import strangers
 from assay.stages.render_evidence.fresh_suite import fresh_suite, planned_before
+from assay.verdict.evidence.claim.claim import Claim
 from assay.verdict.evidence.claim.plan import ClaimPlan
 from assay.verdict.evidence.words.remarks import remark
+from tests.verification import made_run
+from tests.verification.made_lock import lock
 
 KEPT = remark("fresh_kept")
 
@@ -162,3 +167,24 @@ def test_what_a_killed_call_left_and_a_folder_of_ones_own_are_no_fresh_suites(un
     assert folder.name == f"{data.name}-fresh-2" and not left.exists()
     assert (own / "train.jsonl").read_text() == "{}\n"
     assert sorted(each.name for each in folder.iterdir() if each.name[0] == ".") == []
+
+
+@pytest.mark.long
+def test_a_policy_that_was_kept_has_a_claim_on_its_fresh_suite_and_its_package_passes(tmp_path: Path) -> None:
+    project = made_run.made_run(tmp_path / "run", rendered=False)
+    fresh, trained = on(project, fresh_data.run(project)), trained_in(project)
+    values = OmegaConf.load(project.root / "params.yaml")
+    values.dataset.root = fresh.params.dataset.root
+    OmegaConf.save(values, project.root / "params.yaml")
+    fingerprint.run(fresh)
+    made_run._before(fresh, trained.base_digest)
+    made_run._after(fresh, trained)
+    render_evidence.run(fresh)
+    lock(fresh)
+    claim = read_record(fresh.results("claim.json"), Claim, fix="")
+    assert claim.verdict == "IMPROVED" and claim.opened is not None and claim.opened.place == 1
+    assert remark("fresh_suite", n=0) in claim.warnings and KEPT in claim.warnings
+    unpack(made_run.packaged(fresh, tmp_path / "dist"), tmp_path / "unpacked")
+    looks = made_run.looked_without_drawing(tmp_path / "unpacked", tmp_path / "work")
+    assert [each for each in looks if each.outcome != "passed"] == []
+    assert any("the same but for held-out records" in each.found for each in looks)
