@@ -19,8 +19,7 @@ from assay.core.seeds import rng as labelled_rng
 from assay.verdict.statistics.intervals import resample_counts
 
 LEVEL, RESAMPLES, HALVINGS, CAREFUL = 0.025, 1_000, 60, 0.75
-Called = NDArray[np.bool_]
-Published = Callable[[Array, float], Called]
+Published = Callable[[Array, float], NDArray[np.bool_]]
 
 
 def _standardised(totals: Array) -> tuple[Array, Array]:
@@ -28,13 +27,13 @@ def _standardised(totals: Array) -> tuple[Array, Array]:
     return totals.mean(axis=1), np.maximum(totals.std(axis=1, ddof=1), 1e-12)
 
 
-def by_t(totals: Array, most: float) -> Called:
+def by_t(totals: Array, most: float) -> NDArray[np.bool_]:
     """Student's t over clusters."""
     (mean, spread), n = _standardised(totals), totals.shape[1]
     return np.asarray(stats.t.sf(mean / spread * np.sqrt(n), n - 1) <= LEVEL)
 
 
-def by_hall(totals: Array, most: float) -> Called:
+def by_hall(totals: Array, most: float) -> NDArray[np.bool_]:
     """Hall (1992), "On the removal of skewness by transformation", JRSS B 54:221: a cubic of t whose skewness
     is taken out; Johnson's (1978) modified t is its first term."""
     (mean, spread), n = _standardised(totals), totals.shape[1]
@@ -43,7 +42,7 @@ def by_hall(totals: Array, most: float) -> Called:
     return np.asarray(np.sqrt(n) * cubic >= -ndtri(LEVEL))
 
 
-def by_bootstrap_t(totals: Array, most: float) -> Called:
+def by_bootstrap_t(totals: Array, most: float) -> NDArray[np.bool_]:
     """The studentised bootstrap of clusters: Efron and Tibshirani (1993), section 12.5."""
     n = totals.shape[1]
     counts = resample_counts(n, labelled_rng("published tests", "bootstrap", n), RESAMPLES)
@@ -53,7 +52,7 @@ def by_bootstrap_t(totals: Array, most: float) -> Called:
     return np.asarray(((moved - mean) / spread >= mean / own).mean(axis=0) <= LEVEL)
 
 
-def by_empirical_likelihood(totals: Array, most: float) -> Called:
+def by_empirical_likelihood(totals: Array, most: float) -> NDArray[np.bool_]:
     """Adjusted empirical likelihood: Chen, Variyath and Abraham (2008), J. Comp. Graph. Stat. 17:426; the
     signed root of its ratio against the normal distribution."""
     n, mean = totals.shape[1], totals.mean(axis=1)
@@ -69,7 +68,7 @@ def by_empirical_likelihood(totals: Array, most: float) -> Called:
     return np.asarray((mean > 0.0) & (np.sqrt(np.maximum(ratio, 0.0)) >= -ndtri(LEVEL)))
 
 
-def by_betting(totals: Array, most: float) -> Called:
+def by_betting(totals: Array, most: float) -> NDArray[np.bool_]:
     """Betting on one cluster after the other, each bet made of those before: Waudby-Smith and Ramdas (2023),
     "Estimating means of bounded random variables by betting", JRSS B 86:1, for a known number of clusters."""
     shares, n = totals / most, totals.shape[1]
