@@ -272,6 +272,13 @@ def test_a_missing_interval_is_explained_once_and_only_where_there_is_one(
         assert page_of(barred, tables=tables).count(said) == n
 
 
+def test_names_are_words_but_where_a_table_tells_what_was_run(claim: Claim) -> None:
+    frame = pd.DataFrame({"measure": ["false_claim_rate"], "of": ["my_data, pre_eval.jsonl"]})
+    text = words(page_of(claim, tables={"t": frame}))
+    assert "false claim my data, pre_eval.jsonl" in text
+    assert "false_claim_rate my_data, pre_eval.jsonl" in words(page_of(claim, run=frame))
+
+
 def test_a_missing_cell_says_so(claim: Claim) -> None:
     frame = pd.DataFrame({"name": ["a"], "x": [None], "y": [float("nan")]})
     assert "<td>missing</td><td>missing</td>" in page_of(claim, tables={"t": frame})

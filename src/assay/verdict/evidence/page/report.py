@@ -45,7 +45,7 @@ from assay.verdict.evidence.tables.trajectories import (
     summary_rows,
 )
 from assay.verdict.evidence.words.remarks import Remark, say_all
-from assay.verdict.evidence.words.sentences import control_said, left_out_said
+from assay.verdict.evidence.words.sentences import control_said, heading, left_out_said
 
 HEADINGS = {
     "verdict": "Verdict and scope",
@@ -218,6 +218,7 @@ ENVIRONMENT.globals |= {
     "TICKS": _TICKS,
     "missing_interval_said": missing_interval_said,
     "split_word": split_word,
+    "heading": heading,
 }
 ENVIRONMENT.filters |= {
     "outcome_text": _outcome_text,
