@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,6 +63,12 @@ def test_the_first_figure_is_in_the_first_window_and_the_page_is_short(page: Pat
     chromium.open(page)
     assert chromium.value(FIRST) <= 900 and chromium.value(HEIGHT) <= 8_000
     assert chromium.requested() == [] and chromium.complaints() == []
+
+
+def test_it_prints_on_twenty_pages_of_paper(page: Path, chromium: Browser) -> None:
+    chromium.open(page)
+    printed = chromium.call("Page.printToPDF", paperWidth=8.27, paperHeight=11.69)["data"]  # inches of A4
+    assert 1 < len(re.findall(rb"/Type\s*/Page\b", base64.b64decode(printed))) <= 20
 
 
 @pytest.mark.parametrize("width", [390, 1280])

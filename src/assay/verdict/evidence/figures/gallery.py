@@ -136,6 +136,7 @@ def of_training(
             ),
             events,
             of_health(alarms, steps, unmeasured, running=running),
+            folded=True,
         ),
         Drawn(
             "reward_components",
@@ -244,6 +245,7 @@ def of_comparison(
             )
             if paired
             else "",
+            folded=True,
         ),
     ]
     if not paired:
