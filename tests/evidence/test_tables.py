@@ -78,7 +78,7 @@ def test_the_readme_block_holds_claim_strata_and_ladder(
     }
     gaps = deltas(before, after, list(first.measures), 0)
     text = readme_block(claim, first, second, gaps, baselines=players, ends=("random", "oracle_channel"))
-    assert claim.sentence in text and text.startswith("**IMPROVED.**")
+    assert claim.sentence in text and text.startswith("**IMPROVED (a gain that matters).**")
     for word in ("tier=hard", "| oracle_channel |", "| random |"):
         assert word in text
     assert text == readme_block(

@@ -124,8 +124,8 @@ FIGURE = ("before_after_summary", "Before and after.")
 def test_a_folder_of_the_evidence_holds_the_files_that_are_named_and_explained_and_no_other(
     folder: str,
 ) -> None:
-    # Of tasks whose answers have a JSON schema, and of policies that were trained elsewhere
-    optional = {"rival_constrained.jsonl", NAMED_DATA}
+    # Of tasks whose answers have a JSON schema, of bases that were fine-tuned, of policies trained elsewhere
+    optional = {"rival_constrained.jsonl", "rival_more_sft.jsonl", "sft.csv", NAMED_DATA}
     assert {path.name for path in (ROOT / folder).iterdir()} | optional == set(FILES[folder]) | optional
 
 
@@ -137,7 +137,7 @@ def test_every_name_of_a_file_is_in_one_folder_alone_and_on_the_page(claim: Clai
     missing = [name for name in names if f"/{name}" not in text]
     # Of what this claim has none of the page says nothing.
     without = {name for name in names if name.startswith("rival_") and name not in played}
-    without |= {NAMED_DATA}  # of a training that was external
+    without |= {NAMED_DATA, "sft.csv"}  # of a training that was external, of a base that was fine-tuned
     if not claim.plan.secondary_suites:
         without |= {"pre_eval_secondary", "post_eval_secondary"}
     assert set(missing) <= without
