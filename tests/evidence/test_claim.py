@@ -114,7 +114,8 @@ def test_one_of_a_kind_is_said_in_the_singular() -> None:
     )
     assert "1 scenario, 1 item, K = 4" in found.sentence
     assert (
-        str(found.warnings[0]) == "Descriptive only: 1 scenario, where a test needs 6 of such sizes."
+        str(found.warnings[0])
+        == "Descriptive only: 1 scenario, where a test needs 6 or more, of sizes like these."
         and "1 cluster," in found.reason
     )
 
@@ -353,7 +354,9 @@ def test_clusters_larger_than_any_drawn_are_held_possible_where_the_plan_knows_o
     assert usual.verdict == "IMPROVED"
     found = make_claim(base, good, make_plan(largest_cluster=60))
     assert found.verdict == "NO EVIDENCE" and found.p is None
-    assert found.reason == "descriptive only: 20 clusters, a test needs 113 of such sizes"
+    assert (
+        found.reason == "descriptive only: 20 clusters, where a test needs 113 or more, of sizes like these"
+    )
     assert found.warnings[0].values["needed"] == 113
 
 
@@ -369,7 +372,7 @@ def test_one_cluster_that_outweighs_the_others_lets_nothing_be_shown() -> None:
     ]
     found = make_claim(*arms, make_plan(guardrails={}, secondary=()))
     assert (found.verdict, found.p) == ("NO EVIDENCE", None)
-    assert found.reason.startswith("descriptive only: 13 clusters, a test needs ")
+    assert found.reason.startswith("descriptive only: 13 clusters, where a test needs ")
 
 
 def split_of(largest: int | None, usual: float | None) -> SplitFingerprint:
