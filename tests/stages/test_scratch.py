@@ -368,6 +368,7 @@ def test_a_run_key_names_what_dvc_knows_of_a_stage_and_the_packages(declared: Pr
         "params.evaluation.rivals.few_shot",
         "params.evaluation.rivals.best_of_n",
         "params.evaluation.rivals.constrained",
+        "params.evaluation.rivals.more_sft",
         "deps.code",
         "deps.data/mine/heldout.jsonl",
         "deps.lacking",
