@@ -8,10 +8,12 @@ import hashlib
 import json
 import os
 import random
+import struct
 import subprocess
 import sys
 import time
 import tracemalloc
+import zlib
 from pathlib import Path
 
 import pytest
@@ -322,9 +324,6 @@ def test_a_hostile_text_costs_seconds_at_most(piece: str) -> None:
 
 
 def test_a_pictures_text_that_unpacks_without_end_is_refused() -> None:
-    import struct
-    import zlib
-
     packed = b"Comment\0\0" + zlib.compress(bytes(1 << 24))
     with pytest.raises(PackageError, match="in a picture"):
         scan(
@@ -401,3 +400,26 @@ def test_an_address_by_chance_in_compressed_bytes_is_none_and_one_beside_text_is
         )
     ]
     assert mailed == [False, True, True, True]
+
+
+def test_packed_pixels_look_like_a_name_with_a_value_by_chance_alone() -> None:
+    chance = b"\r\x94\x93PW=pph\xd3\x96f\xed\x96\\=S"
+    pixels, text = zlib.compress(chance, 0), b"Comment\0" + chance
+    assert chance in pixels, "packed without being made shorter, so that it is there to be seen"
+
+    def png(*chunks: tuple[bytes, bytes], end: bytes = b"") -> bytes:
+        return (
+            b"\x89PNG\r\n\x1a\n"
+            + b"".join(struct.pack(">I", len(body)) + name + body + b"crc." for name, body in chunks)
+            + end
+        )
+
+    assert not scan({"a.png": png((b"IDAT", pixels[:9]), (b"IDAT", pixels[9:]))}, [], [])
+    for told in (
+        png((b"IDAT", pixels), (b"tEXt", text)),
+        png((b"IDAT", pixels), end=chance),
+        png((b"IDAT", pixels[:-6])),  # a torn picture: it may hold anything
+    ):
+        assert [each.kind for each in scan({"a.png": told}, [], [])] == ["value of a secret's name"]
+    token = b"ghp_" + b"a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    assert scan({"a.png": png((b"IDAT", zlib.compress(token, 0)))}, [], []), "a provider's shape is no chance"

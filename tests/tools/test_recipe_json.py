@@ -170,11 +170,11 @@ def test_readme_gets_its_blocks_and_keeps_the_rest(
         (tmp_path / page).write_text(f"top\n{blocks}")
     readme.run(tmp_path, "# Commands\n")
     assert (tmp_path / readme.CLI).read_text() == "# Commands\n"
-    beside = f"{len(claim.warnings)} warnings, the controls and every table are in [docs/results.md]"
+    beside = f"* {len(claim.warnings)} warnings, the controls and every table: [docs/results.md]"
     start, end = readme.marks("headline")
     shown = (tmp_path / "README.md").read_text()
-    assert shown.startswith(f"top\nheadline\n{start}**{claim.verdict}.** held-out success")
-    assert f"\n\n{beside}(docs/results.md).\n{end}\n" in shown
+    assert shown.startswith(f"top\nheadline\n{start}**{claim.verdict}:** ")
+    assert f"\n{beside}(docs/results.md).\n{end}\n" in shown
     page = tmp_path / "docs/results.md"
     text = page.read_text()
     assert text.startswith("top\nclaim\n") and "old" not in text.replace("older", "")

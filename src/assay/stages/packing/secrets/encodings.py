@@ -365,16 +365,35 @@ def _short(plain: bytes) -> dict[bytes, str]:
     return found
 
 
+def _chunks(png: bytes) -> Iterator[tuple[bytes, range]]:
+    """Yield name and place of what is in each chunk of a PNG; nothing of what is no PNG."""
+    at = 8
+    while png.startswith(b"\x89PNG") and at + 12 <= len(png):
+        length = int.from_bytes(png[at : at + 4], "big")
+        yield png[at + 4 : at + 8], range(at + 8, at + 8 + length)
+        at += 12 + length
+
+
+def png_pixels(png: bytes) -> list[range]:
+    """Return where the packed pixels of a whole PNG lie: what looks like a short name with a value there is
+    chance, once in some hundred megabytes."""
+    found = [place for name, place in _chunks(png) if name == b"IDAT"]
+    opened = zlib.decompressobj()
+    with suppress(zlib.error):
+        for place in found:
+            opened.decompress(png[place.start : place.stop])
+    return found if opened.eof else []
+
+
 def png_texts(png: bytes) -> bytes:
     """Return the texts of a PNG, packed ones unpacked, one a line; nothing of what is no PNG.
 
     Raises:
         PackageError: They unpack to more than 4 MiB, which no picture of a package needs.
     """
-    at, texts, room = 8, [], _MOST_UNPACKED
-    while png.startswith(b"\x89PNG") and at + 12 <= len(png):
-        length, name = int.from_bytes(png[at : at + 4], "big"), png[at + 4 : at + 8]
-        text = png[at + 8 : at + 8 + length]
+    texts, room = [], _MOST_UNPACKED
+    for name, place in _chunks(png):
+        text = png[place.start : place.stop]
         if name in (b"tEXt", b"zTXt", b"iTXt"):
             texts.append(text)
         if name in (b"zTXt", b"iCCP", b"iTXt"):
@@ -389,7 +408,6 @@ def png_texts(png: bytes) -> bytes:
             raise PackageError(
                 "a few lines of text in a picture", found=found, where="a PNG of the package", fix=fix
             )
-        at += 12 + length
     return b"\n".join(texts)
 
 

@@ -329,12 +329,11 @@ def _named(
     )
 
 
+NAMED = "value of a secret's name"
 PATTERNS: tuple[Pattern, ...] = (
     # Each name by itself: what is no value of one may hold another, as in token=your_api_key=...
     *(
-        _named(
-            "value of a secret's name", part, rf"(?i)(?P<name>{name}){_SUFFIX}{_TO_VALUE}{_VALUE}", _is_value
-        )
+        _named(NAMED, part, rf"(?i)(?P<name>{name}){_SUFFIX}{_TO_VALUE}{_VALUE}", _is_value)
         for part, name in _NAMES.items()
     ),
     # Its rule at hand asks for the secret key beside it.
@@ -733,7 +732,7 @@ def _in_columns(text: bytes) -> Iterator[Hit]:
                 if not is_gap(cell) and not is_example(cell) and (looks_random(cell) or _is_chosen(cell)):
                     begin = at + len(sign.join(cells[:place])) + (place > 0)
                     begin = text.index(cell, begin)
-                    yield Hit("value of a secret's name", begin, begin + len(cell))
+                    yield Hit(NAMED, begin, begin + len(cell))
             at += len(line)
             done = at
 

@@ -27,13 +27,14 @@ from assay.stages.packing.secrets.encodings import (
     ROT13,
     View,
     decodings,
+    png_pixels,
     png_texts,
     printable,
     spellings,
     unpacked,
 )
 from assay.stages.packing.secrets.known import KnownSecret
-from assay.stages.packing.secrets.patterns import tokens
+from assay.stages.packing.secrets.patterns import NAMED, tokens
 from assay.stages.packing.secrets.values import is_drawn
 
 WINDOW, OVERLAP, BEFORE = (1 << 20, 1 << 14, 1 << 9)  # bytes: a window's own, seen behind, and before
@@ -174,6 +175,11 @@ def _hits(body: bytes, needles: Sequence[_Needle], binary: bool) -> Iterator[_Hi
         yield from _view_hits(view, needles, binary)
 
 
+def _lies_in(places: Sequence[range], hit: _Hit) -> bool:
+    at = hit.view.origin(hit.at)
+    return any(at in place for place in places)
+
+
 def _found(file: str, hit: _Hit, line: int | None, byte: int | None) -> SecretFound:
     begins = ascii(hit.text[:2].decode("latin-1"))[1:-1]
     return SecretFound(
@@ -206,9 +212,10 @@ def _in_member(file: str, source: bytes | Path, needles: Sequence[_Needle]) -> I
         yield _found(file, hit, None, None)
     seen.clear()  # what the name says does not tell where the content says it
     binary: bool | None = None
+    pixels: list[range] = []
     for window in _windows(source):
         if binary is None:
-            binary = b"\0" in window.body[:8192]
+            binary, pixels = b"\0" in window.body[:8192], png_pixels(window.body)
             # In a picture larger than a window: of its first megabyte.
             inner = [
                 ("PNG text", png_texts(window.body)),
@@ -217,7 +224,10 @@ def _in_member(file: str, source: bytes | Path, needles: Sequence[_Needle]) -> I
             for how, piece in ((how, piece) for how, text in inner for piece in _windows(text)):
                 for hit, _ in new(_hits(piece.body, needles, binary=False), piece.own):
                     yield _found(file, hit._replace(spelling=f"{how}, {hit.spelling}"), None, 0)
-        for hit, at in new(_hits(window.body, needles, binary), window.own):
+        hits = _hits(window.body, needles, binary)
+        if pixels:
+            hits = (hit for hit in hits if hit.kind != NAMED or not _lies_in(pixels, hit))
+        for hit, at in new(hits, window.own):
             line = None if binary else window.line + window.body.count(b"\n", 0, at)
             yield _found(file, hit, line, window.start + at)
 
