@@ -15,9 +15,13 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from assay.cli.tools import stage_times
 from assay.core.config.tasks import settings_class, task_names
 from assay.core.evidence_files import FILES, place_of
+from assay.package.recipe import recipe_file, seeds
 from assay.package.verification.code import RAN
+from assay.stages.packing import pages
+from assay.stages.render_evidence import at_hand
 from tests import house
 
 PIPELINE = YAML(typ="safe", pure=True).load((house.ROOT / "dvc.yaml").read_text(encoding="utf-8"))
@@ -315,3 +319,10 @@ def test_every_setting_is_read_somewhere() -> None:
             for field in model.model_fields:
                 # What is done about odd records is looked up by the name of the kind.
                 assert re.search(rf'\.{field}\b|"{field}"', text), f"{name}.{field} is never read"
+
+
+def test_every_list_of_the_stages_has_them_as_the_pipeline_does() -> None:
+    stages = tuple(PIPELINE["stages"])
+    assert stages == stage_times.STAGES
+    assert pages.BEFORE == at_hand.STAGES == stages[:-1]
+    assert stages[:-2] == recipe_file.DECIDE and stages[:3] == seeds.SHARED

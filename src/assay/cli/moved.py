@@ -1,5 +1,5 @@
-"""Words that are not where they were typed: whoever types a command without its group, a word of ./run, or an
-option of another command is told where it is."""
+"""How the command line reads and shows words: its help has no types of Python, and whoever types a command
+without its group, a word of ./run, or an option of another command is told where it is."""
 
 from __future__ import annotations
 

@@ -23,13 +23,9 @@ from assay.verdict.judge.rows import SCORE, JudgedRow
 
 SIDED = 0.01  # p of the sign test from which one arm is favoured
 FEW, SHARE = 2, 0.05  # equal answers with other scores that are a warning alone: so many, or such a share
-FEWEST, TIMES = (
-    10,
-    3.0,
-)  # texts that one arm gave again; as often as these, scores may differ between the arms
-SETTLED = (
-    0.5  # of the variance of scores that is left where text and item are the same: more, and they settle none
-)
+# Texts that one arm gave again, from which lots are known; so many times as often may scores of arms differ.
+FEWEST, TIMES = 10, 3.0
+SETTLED = 0.5  # of the variance of scores that may be left where text and item are the same
 SAME = 0.01  # of the way between the bounds, within which scores are equal: files round them
 
 
