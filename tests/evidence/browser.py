@@ -11,12 +11,16 @@ import shutil
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+# axe-core, the rules of accessibility, as the wheel of .ci/axe.txt has it in the folder ASSAY_AXE.
+AXE = next(Path(os.environ.get("ASSAY_AXE", os.devnull)).glob("axe_playwright_python-*.whl"), None)
+NO_AXE = "ASSAY_AXE names no folder with the wheel of .ci/axe.txt; pip download brings it"
 FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -94,6 +98,16 @@ class Browser:
         found = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")
+
+    def barriers(self) -> list[str]:
+        """Return what axe-core finds on the page as it stands: the broken rule, where, and why."""
+        assert AXE is not None
+        with zipfile.ZipFile(AXE) as wheel:
+            self.value(wheel.read("axe_playwright_python/axe.min.js").decode() + "; 0")
+        told = "axe.run().then(found => found.violations.flatMap("
+        told += "rule => rule.nodes.map(node => `${rule.id}: ${node.target}: ${node.failureSummary}`)))"
+        found = self.call("Runtime.evaluate", expression=told, returnByValue=True, awaitPromise=True)
+        return list(found["result"]["value"])
 
     def key(self, name: str, code: int, text: str = "") -> None:
         """Press and release a key."""

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.evidence.browser import CHROMIUM, Browser, browser
+from assay.core.evidence_files import place_of
+from tests.evidence.browser import AXE, CHROMIUM, NO_AXE, Browser, browser
+from tests.house import ROOT
 
 FIRST = "document.querySelector('figure img').getBoundingClientRect().bottom"
 HEIGHT = "document.documentElement.scrollHeight"
@@ -84,3 +86,26 @@ def test_nothing_is_off_the_screen_even_with_everything_open(
         "[...document.querySelectorAll('figure img')].map(each => each.getBoundingClientRect().right)"
     )
     assert wide and max(wide) <= width
+
+
+@pytest.mark.long
+@pytest.mark.skipif(AXE is None, reason=NO_AXE)
+@pytest.mark.parametrize(
+    ("width", "dark", "shipped"), [(1280, False, True), (1280, True, False), (390, False, True)]
+)
+def test_no_rule_of_accessibility_is_broken_in_the_report_and_the_viewer_of_its_pairs(
+    page: Path, chromium: Browser, width: int, dark: bool, shipped: bool
+) -> None:
+    chromium.open(ROOT / place_of("report.html") if shipped else page, width=width, dark=dark)
+    chromium.value("document.getElementById('viewer').open = true")
+    assert chromium.barriers() == []
+
+
+@pytest.mark.long
+@pytest.mark.skipif(AXE is None, reason=NO_AXE)
+def test_a_broken_rule_of_accessibility_is_seen(chromium: Browser, tmp_path: Path) -> None:
+    bare = tmp_path / "bare.html"
+    bare.write_text("<!DOCTYPE html><html><body><img src='x'><p style='color: #ddd'>pale</p></body></html>")
+    chromium.open(bare)
+    rules = {said.partition(":")[0] for said in chromium.barriers()}
+    assert {"image-alt", "color-contrast", "html-has-lang", "document-title"} <= rules
