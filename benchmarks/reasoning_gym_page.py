@@ -33,22 +33,20 @@ TRAPS: tuple[tuple[str, Callable[[Row], str]], ...] = (
         "**{n} data sets pay 0.5 or more for a text that takes no skill**: {names}.",
         lambda row: f"{best(row):.2f} by {row['best']}" * (best(row) >= EASY),
     ),
-    (
-        "**{n} graders do not come back** from texts such as `9**9**9**9`: {names}.",
-        lambda row: " " * bool(row["endless"]),
-    ),
+    ("**{n} graders hang** on texts such as `9**9**9**9`: {names}.", lambda row: " " * bool(row["endless"])),
     (
         "Over a second for one score: {names}.",
         lambda row: f"{row['slowest_score_ms'] / 1e3:.0f} s" * (row["slowest_score_ms"] > 1e3),
     ),
     (
-        "**{n} share at least 90% of their prompts between neighbouring seeds**: held-out items of the next "
-        "seed were trained on.",
+        "**{n} repeat at least 90% of their prompts under the next seed**: held-out items drawn with it "
+        "were trained on.",
         lambda row: " " * (row["near"] >= SHARED),
     ),
     ("The others: {names}.", lambda row: f"{row['near']:.2f}" * (row["near"] < SHARED)),
     (
-        "**{n} have so few prompts that a quarter of a far seed stood among 500 already**: {names}.",
+        "**{n} have so few prompts that 500 items hold at least a quarter of those of a distant seed**: "
+        "{names}.",
         lambda row: f"{row['far']:.2f}" * (row["far"] >= SMALL),
     ),
     (
@@ -56,11 +54,12 @@ TRAPS: tuple[tuple[str, Callable[[Row], str]], ...] = (
         lambda row: ", ".join(sorted({kind for kinds in row["raised"].values() for kind in kinds})),
     ),
     (
-        "**{n} do not make the same items again** under the same seed: {names}.",
+        "**{n} make other items when run again** with the same seed: {names}.",
         lambda row: row["repeats"] * (row["repeats"] != "yes"),
     ),
     (
-        "**{n} grade another way once an item was stored as JSON**; the answer then earns: {names}.",
+        "**{n} grade differently once an item has been stored as JSON**; the stored answer then earns: "
+        "{names}.",
         lambda row: number(row["gold_json"]) * (row["gold_json"] != row["gold"]),
     ),
     ("**{n} data sets store no answer**: {names}.", lambda row: " " * (row["gold"] is None)),
@@ -69,8 +68,8 @@ TRAPS: tuple[tuple[str, Callable[[Row], str]], ...] = (
         lambda row: number(row["gold"]) * ((row["gold"] or 1.0) < 1.0),
     ),
     (
-        "**{n} change the generators that everybody shares** (`random`, `numpy.random`) while they make "
-        "items: {names}.",
+        "**{n} change the global random generators** (`random`, `numpy.random`) while they make items: "
+        "{names}.",
         lambda row: " " * row["touches_global_random"],
     ),
 )
@@ -107,7 +106,7 @@ def traps(rows: Mapping[str, Row]) -> str:
             found[-1] += f" {said}"
     lines = [filled(f"{place}. {trap}", "   ") for place, trap in enumerate(found, 1)]
     sound = [name for name, row in rows.items() if is_sound(row)]
-    clean = f"{len(sound)} have none of these but the fourth, and pay no trivial text more than {FAIR}: "
+    clean = f"Apart from the fourth, {len(sound)} have none of these, and pay no trivial text over {FAIR}: "
     return "\n".join([*lines, "", filled(f"{clean}{', '.join(sound)}.")])
 
 
