@@ -115,7 +115,7 @@ def test_one_of_a_kind_is_said_in_the_singular() -> None:
     assert "1 scenario, 1 item, K = 4" in found.sentence
     assert (
         str(found.warnings[0])
-        == "Descriptive only: 1 scenario, where a test needs 6 or more, of sizes like these."
+        == "Descriptive only: 1 scenario; with clusters of these sizes a test needs 6 or more."
         and "1 cluster," in found.reason
     )
 
@@ -213,7 +213,7 @@ OBSTACLES: dict[str, tuple[list[Episode], list[Episode], dict[str, Any], str]] =
     "missing draw": (BASE, TRAINED[:-1], {}, "1 missing, first ('item-039', 3)"),
     "repeated draw": ([*BASE, BASE[0]], TRAINED, {}, "1 repeated"),
     "no episodes": (BASE, [], {}, "at least one episode"),
-    "unpaired items": (BASE, TRAINED[:-4], {}, "arms differ: 1 item in one of before and after only"),
+    "unpaired items": (BASE, TRAINED[:-4], {}, "the arms differ: 1 item only in one of before and after"),
     "not a number": (
         [*BASE[:-1], BASE[-1].model_copy(update={"reward": float("nan")})],
         TRAINED,
@@ -355,7 +355,7 @@ def test_clusters_larger_than_any_drawn_are_held_possible_where_the_plan_knows_o
     found = make_claim(base, good, make_plan(largest_cluster=60))
     assert found.verdict == "NO EVIDENCE" and found.p is None
     assert (
-        found.reason == "descriptive only: 20 clusters, where a test needs 113 or more, of sizes like these"
+        found.reason == "descriptive only: 20 clusters; with clusters of these sizes a test needs 113 or more"
     )
     assert found.warnings[0].values["needed"] == 113
 
@@ -372,7 +372,9 @@ def test_one_cluster_that_outweighs_the_others_lets_nothing_be_shown() -> None:
     ]
     found = make_claim(*arms, make_plan(guardrails={}, secondary=()))
     assert (found.verdict, found.p) == ("NO EVIDENCE", None)
-    assert found.reason.startswith("descriptive only: 13 clusters, where a test needs ")
+    assert found.reason.startswith(
+        "descriptive only: 13 clusters; with clusters of these sizes a test needs "
+    )
 
 
 def split_of(largest: int | None, usual: float | None) -> SplitFingerprint:

@@ -103,7 +103,7 @@ def test_more_turns_an_episode_are_said(times: int, rings: bool) -> None:
     longer = [e.model_copy(update={"turns": e.turns * times}) for e in after]
     found = make_claim(before, longer, make_plan(**PLAIN))
     assert ("more_turns" in codes(found.warnings)) == rings
-    assert not rings or "6.0 times the turns an episode" in found.sentence
+    assert not rings or "6.0 times the turns per episode" in found.sentence
 
 
 def told(claim: Claim, code: str) -> dict[str, object]:
@@ -187,8 +187,16 @@ BEFORE, AFTER = arm("base", 0.35, clusters=60), arm("trained", 0.65, clusters=60
 @pytest.mark.parametrize(
     ("rate", "verdict", "head"),
     [
-        (0.95, "IMPROVED, BUT PROMPTING IS BETTER", "But: the base, few_shot does better without training"),
-        (0.65, "IMPROVED", "But: not told apart from the base, few_shot, which takes no training"),
+        (
+            0.95,
+            "IMPROVED, BUT PROMPTING IS BETTER",
+            "But: the untrained base (few_shot) does better without training",
+        ),
+        (
+            0.65,
+            "IMPROVED",
+            "But: not shown to differ from the untrained base (few_shot), which takes no training",
+        ),
         (0.05, "IMPROVED", ""),
     ],
 )
@@ -214,7 +222,8 @@ def test_of_several_rivals_of_a_kind_the_sentence_names_the_strongest() -> None:
     rivals |= {"greedy": arm("g", 0.3, clusters=60), "few_shot": never_right(BEFORE)}
     sentence = make_claim(BEFORE, AFTER, make_plan(rivals=names), rivals=rivals).sentence
     assert (
-        "random (best of 2 trivial, +" in sentence and "the base, greedy (best of 2 untrained, +" in sentence
+        "random (best of 2 trivial players, +" in sentence
+        and "the untrained base (greedy, best of 2, +" in sentence
     )
     assert "null" not in sentence and "few_shot" not in sentence
 
@@ -228,7 +237,7 @@ def test_size_is_judged_by_the_interval_at_the_deciding_level_and_both_are_print
     assert low is not None and wide is not None and wide < 0.2 < low
     assert first.effect is not None and first.effect.size == "matters"
     assert later.effect is not None and (later.effect.direction, later.effect.size) == ("better", "not shown")
-    assert "95 % interval" in later.sentence and "there the interval is" in later.sentence
+    assert "95 % interval" in later.sentence and "where the interval is" in later.sentence
 
 
 def test_the_worse_side_of_a_guardrail_is_not_quieter_after_many_looks() -> None:

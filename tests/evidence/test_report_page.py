@@ -144,7 +144,7 @@ def test_findings_bar_a_claim_and_their_absence_is_said(claim: Claim) -> None:
     text = words(page_of(claim, findings=[]))
     assert "Nothing that bars a claim was found." in text
     text = words(page_of(claim, findings=[remark("log_not_whole")]))
-    assert "Nothing that bars" not in text and "does not hold every step" in text
+    assert "Nothing that bars" not in text and "does not have every step" in text
     assert "Nothing that bars" not in words(page_of(claim))
 
 

@@ -155,7 +155,7 @@ def test_the_untrained_adapter_and_another_machine_are_named() -> None:
 @pytest.mark.parametrize(
     ("spread", "said"),
     [
-        ([0.0] * 4, "All rewards of each step were equal"),
+        ([0.0] * 4, "In every step all rewards were equal"),
         ([0.0, 0.0, 0.0, 0.1], "In 75 % of 4 steps"),
         ([0.0] * 999 + [0.1], "In 99 % of 1000 steps"),
         ([0.0, 0.0, np.nan, 0.1], "In 67 % of 3 steps"),
@@ -206,7 +206,7 @@ def test_items_without_gold_are_counted_where_the_task_knows_exact_answers(befor
     assert no_gold([*arm, *structured_arm("trained", 0.8)], FLAGS) == [remark("no_gold", n=4, of=48)]
     assert no_gold(arm[:44], FLAGS) == []
     (one,) = no_gold(arm[44:48], FLAGS)
-    assert str(one) == "1 of 1 item has no gold: there a valid answer counts as a success."
+    assert str(one) == "1 of 1 item has no gold: any valid answer counts as a success there."
     assert no_gold(before, ("discovered",)) == []
 
 

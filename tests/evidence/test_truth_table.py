@@ -138,7 +138,7 @@ def test_better_than_the_base_and_not_than_a_trivial_player_is_no_skill() -> Non
     )
     assert (
         "not shown to beat null (\u2212" in found.reason
-        and "It is not told apart from null" in found.sentence
+        and "It is not shown to differ from null" in found.sentence
     )
 
 
@@ -155,7 +155,7 @@ def test_scripted_players_and_the_base_used_otherwise_are_told_and_do_not_decide
     rivals = {"null": never_right(BEFORE), "script": always(1.0), "few_shot": always(0.1)}
     found = make_claim(BEFORE, AFTER, plan, rivals=rivals)
     assert found.verdict == "IMPROVED" and list(found.rivals) == ["null", "script", "few_shot"]
-    assert "It beats null (+" in found.sentence and "few_shot (+" in found.sentence
+    assert "It beats null (+" in found.sentence and "(few_shot, +" in found.sentence
     assert "It is beaten by script (\u2212" in found.sentence
 
 
@@ -230,10 +230,10 @@ def test_what_greedy_decoding_brings_of_a_gain_is_said_from_half_of_it_on(
     greedy = [e for e in always(greedy_rate) if e.draw == 0]
     plan = make_plan(rivals={"null": "trivial", "greedy": "instead of training"})
     found = make_claim(before, after, plan, rivals={"null": never_right(before), "greedy": greedy})
-    told = [str(each) for each in found.warnings if "decoding greedily" in str(each)]
-    half = "Base greedy 50.0 %, base sampled 30.0 %: of the gain of +40.0 points +20.0 are reached by"
+    told = [str(each) for each in found.warnings if "greedy decoding alone" in str(each)]
+    half = "Base greedy 50.0 %, base sampled 30.0 %: of the gain of +40.0 points, greedy decoding alone"
     assert found.verdict == "IMPROVED" and len(told) == rings
-    assert not rings or (told[0].startswith(half) and told[0].endswith("less chance, no new skill."))
+    assert not rings or (told[0].startswith(half) and told[0].endswith("less randomness, no new skill."))
 
 
 def test_a_loss_is_shown_at_the_level_of_the_plan_however_often_records_were_opened() -> None:

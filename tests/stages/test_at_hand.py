@@ -245,14 +245,14 @@ def test_a_plan_that_was_edited_everywhere_is_not_that_of_the_settings(project: 
 @pytest.mark.parametrize(
     ("name", "changes", "reason"),
     [
-        ("claim_plan.json", {"alpha": 0.2}, "the plan of the claim is not what the settings ask for"),
+        ("claim_plan.json", {"alpha": 0.2}, "the claim's plan is not the one that the settings ask for"),
         (
             "fingerprint.json",
             {"dataset_sha256": "e" * 64},
-            "the plan of the claim is about other data than fingerprint.json",
+            "the claim's plan is about other data than fingerprint.json",
         ),
-        ("base.json", {"digest": "b" * 64}, "base.json is about another base than the one that was trained"),
-        ("pre_eval.jsonl", {"policy": "b" * 64}, "another base than the one measured before"),
+        ("base.json", {"digest": "b" * 64}, "base.json describes another base than the one that was trained"),
+        ("pre_eval.jsonl", {"policy": "b" * 64}, "the base that was measured before is not the one"),
         (
             "post_eval.jsonl",
             {"policy": "c" * 64},

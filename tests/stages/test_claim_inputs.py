@@ -193,7 +193,7 @@ def test_a_plan_that_could_not_show_the_smallest_effect_is_a_warning(project: Pr
     assert points is not None and plan.smallest_effect_points < points < 99.0 and notes == []
     assert told(points, some) == (points, [])
     _, (note,) = told(points - 0.01, some)
-    assert f"only gains from {points:.1f} points on" in note
+    assert f"only gains of {points:.1f} points or more" in note
     points, (note,) = told(99.0, of_the_first(3))
     assert points is None and "no possible gain" in note
 

@@ -139,7 +139,7 @@ def test_the_word_improved_takes_rivals_that_are_beaten(
     ]
     found = judge(*files[:2], rival=[f"always the same={files[2]}"])
     assert verdict != "BETTER" or found.reason.endswith(
-        "and than the baselines that were brought: always the same"
+        "and it beats the baselines that were brought: always the same"
     )
     assert found.verdict == verdict and list(found.rivals) == ["always the same"]
     assert "baselines were brought by whoever judged: always the same" in found.sentence
@@ -189,7 +189,7 @@ Change = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
             lambda rows: [{**rows[0], "score": None}, *rows[1:]],
             "1 of 120 results after have no score: item 'q000'",
         ),
-        (lambda rows: [{**row, "cluster": "all"} for row in rows], "60 items in another cluster"),
+        (lambda rows: [{**row, "cluster": "all"} for row in rows], "60 items are in another cluster"),
     ],
     ids=["an item", "a draw", "a prompt", "a target", "a score", "clusters"],
 )
@@ -292,7 +292,7 @@ def test_one_question_under_many_ids_is_one_cluster(tmp_path: Path) -> None:
     assert found.n_items == 300 and found.n_clusters == 5 and found.verdict == "NO EVIDENCE"
     (said,) = (each for each in found.warnings if each.code == "items_ask_the_same")
     apart = float(str(said.values["p"]))
-    assert said.values["n"] == 300 and apart < 1e-9 and "are one cluster. As items of" in str(said)
+    assert said.values["n"] == 300 and apart < 1e-9 and "are one cluster. As separate items: " in str(said)
 
 
 def test_of_many_clusters_no_p_depends_on_names_or_order(

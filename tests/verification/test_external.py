@@ -168,7 +168,7 @@ def test_heldout_records_among_the_named_data_bar_the_claim(run: Project, tmp_pa
     leaky = "\n".join([*lines[:10], *map(json.dumps, rows[10:])])
     project = external_run(tmp_path / "run", named={"elsewhere/leaky.jsonl": leaky}, rendered=False)
     claim = claim_at(project).claim
-    assert claim.verdict == "NOT EVALUABLE" and "Of the training data that were named" in claim.reason
+    assert claim.verdict == "NOT EVALUABLE" and "In the training data that were named" in claim.reason
     found = read_record(project.results("named_data.json"), NamedFound, fix="")
     assert found.files[0].n_records == 20
     assert "prompt" in {each.kind for each in found.shared.overlaps}

@@ -127,7 +127,7 @@ def _others(n: int) -> str:
 # Sentences are text, which whoever shows them escapes for their page.
 _ENGLISH = Environment(autoescape=False, undefined=StrictUndefined)
 _ENGLISH.filters |= {
-    "bases": lambda rivals: " and ".join(f"the base, {each['name']}" for each in rivals),
+    "bases": lambda rivals: f"the untrained base ({', '.join(each['name'] for each in rivals)})",
     "as_code": lambda names: ", ".join(ascii(name)[:60] for name in names),
     "as_yaml": _as_yaml,
     "counted": counted,

@@ -57,8 +57,8 @@ def sentence_of(claim: Claim) -> str:
     arms = " \u2192 ".join(percent(each.value if each else None) for each in (claim.before, claim.after))
     if claim.verdict == DRAFT:
         return (
-            f"{split}{claim.plan.primary} {arms} % ({counts}). No verdict: the records that choose the"
-            " checkpoint were played, and no held-out one was opened (evaluation.open: false)."
+            f"{split}{claim.plan.primary} {arms} % ({counts}). No verdict: only the records that choose the"
+            " checkpoint were played, and no held-out record was opened (evaluation.open: false)."
         )
     gap = claim.difference
     change = 0.0 if gap is None or gap.value is None else gap.value
@@ -89,7 +89,7 @@ def beware_said(claim: Claim) -> str:
     none has."""
     kinds = dict.fromkeys(filter(None, (each.kind for each in (*claim.reasons, *claim.warnings))))
     gain = claim.effect is not None and claim.effect.direction == "better"
-    return f"{'But' if gain else 'Beside that'}: {'; '.join(kinds)}." if kinds else ""
+    return f"{'But' if gain else 'Also'}: {'; '.join(kinds)}." if kinds else ""
 
 
 def first_lines_said(found: Sequence[Remark]) -> str:
@@ -107,11 +107,11 @@ def level_said(claim: Claim) -> str:
     text = f"Tested at the level {claim.level:.2g}"
     if opened is not None and opened.place is not None and (looks or opened.place > 1):
         which = f"of {counted(looks, 'policies')}" if looks else "policy"
-        text = f"As the {ordinal(opened.place)} {which} on these items it is {text[0].lower()}{text[1:]}"
+        text = f"It is the {ordinal(opened.place)} {which} on these items, so {text[0].lower()}{text[1:]}"
     text += f" (one in {round(1 / claim.level):,} by luck)"
     if gap is None or gap.low is None:
         return f"{text}."
-    return f"{text}: there the interval is {signed(gap.low, 100)}\u2026{signed(gap.high, 100)}."
+    return f"{text}, where the interval is {signed(gap.low, 100)}\u2026{signed(gap.high, 100)}."
 
 
 def _begun(claim: Claim, text: str) -> str:
@@ -154,19 +154,23 @@ def size_said(effect: Effect, detectable: float | None, *, higher: bool) -> str:
     if effect.direction == "not shown":
         if effect.size == "equivalent":
             both = f"{fall} points down or {rise} up" if fall != rise else f"{rise} points"
-            return f"No evidence of a change; one of {both} is excluded (equivalent)."
+            return f"No evidence of a change; a change of {both} is excluded (equivalent)."
         reach = "" if detectable is None else f" (smallest detectable effect {detectable:.1f} points)"
         return f"No evidence of a change{reach}."
     return {
         "matters": f"The change exceeds the {margin}.",
         "less than matters": f"The change is smaller than the {margin}.",
-    }.get(effect.size, f"Whether the change reaches the {margin} is not shown.")
+    }.get(effect.size, f"It is not shown whether the change reaches the {margin}.")
 
 
 def rivals_said(found: Mapping[str, Rival], *, higher: bool) -> str:
     """Return how the trained policy stands to the strongest rival of each kind, by how many points; ""
     without rivals."""
-    groups: dict[str, list[str]] = {"It beats": [], "It is beaten by": [], "It is not told apart from": []}
+    groups: dict[str, list[str]] = {
+        "It beats": [],
+        "It is beaten by": [],
+        "It is not shown to differ from": [],
+    }
     for kind in KINDS:
         own = {name: each for name, each in found.items() if each.kind == kind}
         if not own:
@@ -178,12 +182,15 @@ def rivals_said(found: Mapping[str, Rival], *, higher: bool) -> str:
             if each.beaten
             else "It is beaten by"
             if each.beaten_by
-            else "It is not told apart from"
+            else "It is not shown to differ from"
         )
         of_base = kind == "instead of training"
-        called = f"the base, {name}" if of_base else name
-        most = f"best of {len(own)} {'untrained' if of_base else kind}, " if len(own) > 1 else ""
-        groups[verb].append(f"{called} ({most}{difference_text(each.difference, rate=True)})")
+        called = "the untrained base" if of_base else name
+        told = [name] if of_base else []
+        if len(own) > 1:
+            told.append(f"best of {len(own)}" + ("" if of_base else f" {kind} players"))
+        told.append(difference_text(each.difference, rate=True))
+        groups[verb].append(f"{called} ({', '.join(told)})")
     return " ".join(f"{verb} {'; '.join(names)}." for verb, names in groups.items() if names)
 
 
@@ -218,7 +225,7 @@ def control_said(control: Control | None) -> str:
     items = "" if control.difference is None else f", {counted(control.difference.n, 'items')}"
     return (
         f"Base against base: {control.verdict}, {gap} points, {p_text(control.p)} ({control.kind}, K ="
-        f" {control.draws} a side{items}; a difference at p <= {control.level:g} would bar the claim)."
+        f" {control.draws} per side{items}; a difference at p <= {control.level:g} would bar the claim)."
     )
 
 
@@ -250,7 +257,7 @@ def random_reward_said(control: RandomRewardControl | None) -> str:
         )
     return (
         f"Random-reward arm{steps}: {found} the base, {difference_text(control.difference, rate=True)}"
-        f" points, {p_text(control.p)}; the training proper is ahead by"
+        f" points, {p_text(control.p)}; the training itself is ahead by"
         f" {difference_text(control.ahead, rate=True)} points, {p_text(control.ahead_p)}."
         f"{_alarms_said(control)}"
     )
@@ -264,8 +271,8 @@ def opening_said(opened: Openings | None, level: float, plan: ClaimPlan) -> str:
         said = "the first try at these held-out records"
     else:
         before = counted(opened.policies_before, "tries")
-        said = f"{before} at these held-out records came before, and this one is number {opened.place}"
-    planned = "" if plan.looks is None else f", where {counted(plan.looks, 'looks')} were planned"
+        said = f"{before} at these held-out records came before this one, which is number {opened.place}"
+    planned = "" if plan.looks is None else f" ({counted(plan.looks, 'looks')} were planned)"
     return f"Openings: {said}{planned}; tested at the level {level:.2g} of {plan.alpha:g}."
 
 
@@ -284,8 +291,8 @@ def left_out_said(found: LeaveOneOut | None, cluster_name: str) -> str:
         None: "",
     }
     return (
-        f"Without any one of {found.n_clusters} {cluster_name}{strata} the difference is {one} to {other}"
-        f" points{ends[found.holds]}."
+        f"Without any one of {found.n_clusters} {cluster_name}{strata}, the difference ranges from {one} to"
+        f" {other} points{ends[found.holds]}."
     )
 
 
