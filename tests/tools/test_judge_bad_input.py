@@ -246,3 +246,30 @@ def test_rows_of_parquet_are_refused_like_others(tmp_path: Path) -> None:
 )
 def test_what_is_asked_for_and_makes_no_sense_is_refused(asked: dict[str, object], tmp_path: Path) -> None:
     refused(as_csv(tmp_path / "after.csv", GOOD), tmp_path, **asked)
+
+
+ODD: dict[str, tuple[str, object]] = {
+    "a number of scorers": ("json", {"eval": {"task": "x", "scorers": 3}, "samples": [{"id": 1}]}),
+    "a number for a plan": (
+        "json",
+        {"eval": {"task": "x", "model": "m", "config": 3, "task_args": [1]}, "plan": {"steps": 3},
+         "status": "success", "samples": [{"id": 1, "scores": {"m": {"value": "C"}}}]},
+    ),
+    "traces by number": ("jsonl", {"task": 3, "traces": 3, "env": 3}),
+    "a document by number": ("jsonl", {"doc": 3, "metric": 3, "model_response": 3}),
+    "settings of traces by number": (
+        "jsonl", {"task": {"data": {}}, "traces": [{"ok": True, "rewards": 3}], "env": 3, "ok": True}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_what_no_tool_writes_so_is_refused(name: str, tmp_path: Path) -> None:
+    suffix, value = ODD[name]
+    path = tmp_path / f"after.{suffix}"
+    path.write_text(json.dumps(value), encoding="utf-8")
+    assert "expected" in refused(path, tmp_path)
+
+
+def test_a_path_that_no_file_system_takes_is_refused(tmp_path: Path) -> None:
+    assert "expected a file or folder of results" in refused(tmp_path / ("x" * 5000), tmp_path)

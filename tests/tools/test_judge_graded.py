@@ -235,7 +235,17 @@ def _groups(homes: Mapping[str, str]) -> list[list[str]]:
 CLOSING: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
     "same_results": ({"n": 9, "texts": True}, None),
     "one_answer": ({"before": 0.2, "after": 1.0}, None),
-    "rival_no_result": ({"rival": "zero", "silent": False, "scores": [0.0], "n": 9}, None),
+    "rival_no_result": ({"rival": "zero", "silent": False, "scores": [0.0], "n": 9, "of": 9}, None),
+    "draws_picked": ({"arm": "after", "examples": ["q1: 0, 3", "q2: 1, 7"]}, None),
+    "best_of_answers": ({"arm": "after", "answers": ["8"]}, {"arm": "always B", "answers": ["8"]}),
+    "answers_not_scored": (
+        {"arm": "before", "n": 9, "answers": 4}, {"arm": "always B", "n": 9, "answers": 4}
+    ),
+    "failed_counts_as_right": (
+        {"fault": "empty", "counts": [0, 12], "of": [100, 100], "points": 12.0},
+        {"fault": "empty", "counts": [12, 0], "of": [100, 100], "points": 12.0},
+    ),
+    "scores_edited": ({"arm": "after", "n": 12, "of": 100}, {"arm": "after", "n": 3, "of": 100}),
     "bounds_not_reached": ({"bounds": [0.0, 100.0], "least": 0.0, "most": 1.0}, None),
     "target_in_prompt": ({"counts": [0, 9], "of": [9, 9]}, None),
     "target_repeated": ({"counts": [0, 9], "of": [9, 9]}, None),
@@ -251,7 +261,7 @@ CLOSING: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
     "target_counts_as_wrong": (
         {"counts": [9, 0], "of": [9, 9], "points": 10.0}, {"counts": [0, 9], "of": [9, 9], "points": -10.0}
     ),
-    "missing_left_out": ({"n": 50, "of": 100, "arms": []}, {"n": 5, "of": 100, "arms": []}),
+    "missing_left_out": ({"n": 10, "of": 100, "arms": []}, {"n": 5, "of": 100, "arms": []}),
     "items_share_passages": (
         {"n": 9, "passages": 3, "p": None, "difference": None}, {"n": 9, "passages": 3, "p": 0.01,
          "difference": Interval(value=0.2, low=0.1, high=0.3, n=9)}

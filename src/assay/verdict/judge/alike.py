@@ -70,6 +70,25 @@ def measured_otherwise(told: Judgement) -> list[Remark]:
     return found
 
 
+def scored_otherwise(told: Judgement, arms: Mapping[str, Sequence[JudgedRow]]) -> list[Remark]:
+    """Return which arms have scores that are no yes or no, where the results before say only what succeeded,
+    or the other way round: the mean of the one is no rate of the other."""
+    records = {"before": told.before, "after": told.after, **told.rivals}
+    kinds = {}
+    for name, record in records.items():
+        known = [row for row in arms[name] if row.share is not None]
+        if record.has_success and all(row.share == float(row.success) for row in known):
+            kinds[name] = "success"
+        elif not record.has_success and any(row.share not in (0.0, 1.0) for row in known):
+            kinds[name] = "a score"
+    found = []
+    for name in records.keys() & kinds.keys() if "before" in kinds else ():
+        if kinds[name] != kinds["before"]:
+            odd = {"name": "what is read", "before": kinds["before"], "arm": kinds[name]}
+            found.append(remark("measured_otherwise", arm=name, task="", differences=[odd]))
+    return sorted(found, key=lambda each: str(each.values["arm"]))
+
+
 def asked_otherwise(told: Judgement) -> list[Remark]:
     """Return in what the model was asked otherwise after than before."""
     odd = list[dict[str, str]]()

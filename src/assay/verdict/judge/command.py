@@ -14,12 +14,14 @@ from assay.rollout.tables.lines import refuse
 from assay.verdict.judge.forms import Asked
 from assay.verdict.judge.plan import JudgePlan, Missing, read_plan
 from assay.verdict.judge.reading import Arm, read_arm
+from assay.verdict.judge.rows import JudgedRow
 from assay.verdict.judge.sources import ArmRecord, JudgedLook, Judgement
 
 if TYPE_CHECKING:
     from assay.verdict.judge.verdict import Judged
 
 EFFECT = 10.0
+MANY = 20  # results that two players have not all alike by chance
 WHERE = "assay judge"
 
 
@@ -132,11 +134,26 @@ def refuse_same(arms: Mapping[str, Arm], compared: Set[str]) -> None:
     """
     for name in arms.keys() - compared:
         for arm in sorted(compared):
-            if arms[name].text == arms[arm].text:
+            if arms[name].text == arms[arm].text or _same_player(arms[name].rows, arms[arm].rows):
                 fix = "bring a player that needs no skill, such as one that always answers the same"
                 raise refuse(
                     "a baseline with results of its own", f"those of {arm}", f"--baseline {name}", fix
                 )
+
+
+def _same_player(one: Sequence[JudgedRow], other: Sequence[JudgedRow]) -> bool:
+    """Return whether two arms have all scores in common, of which there are many and more than one, and no
+    text that tells them apart."""
+    if len(one) != len(other) or len(one) < MANY or len({row.reward for row in one}) == 1:
+        return False
+    told = {(row.item_id, row.draw): row for row in other}
+    for row in one:
+        same = told.get((row.item_id, row.draw))
+        if same is None or (same.reward, same.success) != (row.reward, row.success):
+            return False
+        if row.completion and same.completion and row.completion != same.completion:
+            return False
+    return True
 
 
 def judge_arms(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Self
@@ -32,7 +32,13 @@ ERRORS = frozenset(
         (
             *("wer", "cer", "ter", "mer", "loss", "nll", "error", "error_rate", "brier", "brier_score"),
             *("perplexity", "word_perplexity", "byte_perplexity", "bits_per_byte", "mae", "mse", "rmse"),
-            *("edit_distance", "levenshtein_distance", "calibration_error", "ece"),
+            *("edit_distance", "edit_dist", "levenshtein_distance", "levenshtein", "calibration_error"),
+            *("ece", "ppl", "errors", "n_errors", "num_errors", "error_count", "mistakes", "n_mistakes"),
+            *("wrong", "is_wrong", "incorrect", "is_incorrect", "failed", "is_failed", "n_failed", "failure"),
+            "failures",
+            *("failure_rate", "fail_rate", "hallucination", "hallucinated", "hallucination_rate", "toxicity"),
+            *("toxic", "violation", "violations", "violation_rate", "regret", "cost", "latency", "unsafe"),
+            *("harmful", "harmfulness", "distance"),
         ),
     )
 )
@@ -46,19 +52,37 @@ ITSELF = "the model itself"  # as a grader
 EVERY = "*"  # among what a file says: whatever else its tool would write
 LONGEST = 80  # characters of a value; of a longer one the beginning and its digest
 MOST_VALUES = 4  # of one column: more are a value of each row, and none of the file
+# Who or what scores, and what of it is an option that changes scores: judge_version, rubric_template …
+_SCORES = (
+    *("judge", "grader", "scorer", "evaluator", "verifier", "autorater", "rubric", "metric", "extractor"),
+    *("extraction", "parser", "checker", "grading", "scoring"),
+)
+_OPTIONS = (
+    *("version", "revision", "commit", "hash", "sha", "sha256", "prompt", "prompt_id", "prompt_version"),
+    *("template", "instructions", "config", "options", "args", "kwargs", "settings", "system_prompt"),
+    *("temperature", "threshold", "tolerance", "mode", "regex", "pattern", "criteria", "rubric"),
+)
 # What columns and settings of other tools are called, by what they say; names are compared as columns are.
 NAMES: Mapping[str, tuple[str, ...]] = {
     "metric": ("metric", "metric_name", "measure"),
-    "filter": ("filter", "filter_name", "answer_filter", "extraction_method"),
-    "scorer": ("scorer", "scorer_name", "scoring", "scoring_method", "evaluator", "grading_method", "rubric"),
+    "filter": (
+        *("filter", "filter_name", "answer_filter", "extraction_method", "answer_extraction", "extractor"),
+        *("answer_parser", "answer_extractor", "answer_regex", "answer_pattern"),
+    ),
+    "scorer": (
+        *("scorer", "scorer_name", "scoring", "scoring_method", "evaluator", "grading_method", "rubric"),
+        *("verifier", "verifier_name", "checker", "reward_function", "reward_fn", "reward_func"),
+    ),
     "scorer options": (
-        *("scorer_options", "scorer_args", "scorer_config", "threshold", "tolerance", "case_sensitive"),
-        *("normalization", "judge_prompt", "grader_prompt", "judge_template", "grader_template"),
-        *("judge_temperature", "grader_temperature", "judge_system_prompt", "grader_system_prompt"),
+        *("threshold", "tolerance", "case_sensitive", "normalization", "criteria", "pass_threshold"),
+        *("pass_mark", "passing_score", "strictness"),
+        *(f"{who}_{what}" for who in _SCORES for what in _OPTIONS),
     ),
     "grader": (
-        *("grader", "grader_model", "judge", "judge_model", "scorer_model", "grading_model"),
-        *("evaluator_model", "grader_name", "judge_name", "autorater"),
+        *("grader", "judge", "autorater", "llm_judge", "judge_llm", "reward_model", "reward_model_name"),
+        *("graded_by", "judged_by", "scored_by", "evaluated_by", "verified_by", "checked_by"),
+        *("grader_name", "judge_name"),
+        *(f"{who}_{what}" for who in _SCORES for what in ("model", "model_name", "model_id", "llm")),
     ),
     "task version": ("task_version", "benchmark_version", "eval_version", "env_version"),
     "dataset": ("dataset", "dataset_name", "dataset_path", "benchmark"),
@@ -74,7 +98,10 @@ NAMES: Mapping[str, tuple[str, ...]] = {
         *("num_fewshot", "num_few_shot", "n_shot", "n_shots", "num_shots", "shots", "few_shot", "fewshot"),
         *("k_shot", "fewshot_k"),
     ),
-    TEMPLATE: ("chat_template", "apply_chat_template", "prompt_template", "chat_template_sha"),
+    TEMPLATE: (
+        *("chat_template", "apply_chat_template", "prompt_template", "chat_template_sha", "prompt_version"),
+        *("prompt_name", "eval_prompt"),
+    ),
     "temperature": ("temperature", "temp", "sampling_temperature"),
     "top_p": ("top_p",),
     "top_k": ("top_k",),
@@ -93,6 +120,7 @@ INSIDE = (
     *("metadata", "config", "settings", "params", "parameters", "sampling_params", "sampling_args"),
     *("generation_config", "generation_kwargs", "gen_kwargs", "model_args", "eval_config"),
 )
+_INSIDE = frozenset(map(simplify, INSIDE))
 # Names of scores that say nothing of what was measured, and such as are said in two ways.
 PLAIN = frozenset(
     map(
@@ -152,12 +180,12 @@ def _of_many(name: str) -> int:
 def told(value: object) -> str | None:
     """Return a setting as text, a number as the shortest that is equal; None for none.
 
-    >>> told(0.0), told("0"), told("  "), told(["a"]), told(True)
-    ('0', '0', None, '["a"]', 'true')
+    >>> told(0.0), told("0"), told("  "), told(["a"]), told(True), told("True")
+    ('0', '0', None, '["a"]', 'true', 'true')
     """
     if value is None or value in ("", [], {}):
         return None
-    if isinstance(value, bool):
+    if isinstance(value, bool) or value in ("True", "False"):
         return str(value).lower()
     text = f"{value:.12g}" if isinstance(value, float) else text_of(value).strip()
     if re.fullmatch(r"[+-]?\d+\.\d*", text):
@@ -197,7 +225,8 @@ class RowConditions:
 
     def __init__(self) -> None:
         self._found: dict[str, dict[str, set[str]]] = {}  # by what it says, by task
-        self._heads: dict[tuple[str, ...], tuple[tuple[str, str, str], ...]] = {}
+        self._first: dict[str, tuple[str, ...]] = {}  # by what it says the column that says so first
+        self._heads: dict[tuple[str, ...], tuple[tuple[str, tuple[str, ...]], ...]] = {}
         self._several = set[str]()
 
     def add(self, row: Mapping[str, Any], task: str, taken: Iterable[str]) -> None:
@@ -205,30 +234,24 @@ class RowConditions:
         head = tuple(row)
         places = self._heads.get(head)
         if places is None:
-            places = self._heads[head] = tuple(self._search(row, frozenset(taken)))
-        for what, outer, name in places:
-            value = row.get(outer)
-            value = value.get(name) if name and isinstance(value, Mapping) else value
+            places = self._heads[head] = tuple(sorted(_search(row, frozenset(taken)), key=_rank))
+        for what, way in places:
+            value: Any = row
+            for name in way:
+                value = value.get(name) if isinstance(value, Mapping) else None
+            if way != self._first.setdefault(what, way):
+                what = f"{what}: {'.'.join(way)}"  # a column more says more, and nothing else than the first
             if what in self._several or (text := told(value)) is None:
                 continue
-            if what in ("grader", "scorer", "filter") and (text.casefold() in WORDS or is_number(text)):
+            if what.partition(":")[0] in ("grader", "scorer", "filter") and (
+                text.casefold() in WORDS or is_number(text)
+            ):
                 self._several.add(what)  # its verdict, not who it is
                 continue
             values = self._found.setdefault(what, {}).setdefault(task, set())
             values.add(text)
             if len(values) > MOST_VALUES:
                 self._several.add(what)
-
-    def _search(self, row: Mapping[str, Any], taken: frozenset[str]) -> Iterable[tuple[str, str, str]]:
-        for outer in row:
-            if outer in taken:
-                continue
-            if (what := _MEANS.get(simplify(outer))) is not None:
-                yield what, outer, ""
-            if simplify(outer) in map(simplify, INSIDE) and isinstance(row[outer], Mapping):
-                for name in row[outer]:
-                    if (what := _MEANS.get(simplify(str(name)))) is not None:
-                        yield what, outer, str(name)
 
     def found(self) -> dict[str, str]:
         """Return what was found: one value, or those of each task where they differ."""
@@ -242,6 +265,31 @@ class RowConditions:
                 same.pop() if len(same) == 1 else "; ".join(f"{k}: {value}" for k, value in values.items())
             )
         return said
+
+
+def _search(row: Mapping[str, Any], taken: frozenset[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield where a row says which setting, as the names on the way to it: judge_model, settings.judge_model
+    and judge.model are one."""
+    for outer, value in row.items():
+        if outer in taken:
+            continue
+        if not isinstance(value, Mapping):
+            if (what := _MEANS.get(simplify(str(outer)))) is not None:
+                yield what, (outer,)
+        elif simplify(str(outer)) in _INSIDE:
+            yield from ((what, (outer, *way)) for what, way in _search(value, frozenset()))
+        else:
+            for name in value:
+                if (what := _MEANS.get(simplify(f"{outer}_{name}"))) is not None:
+                    yield what, (outer, name)
+
+
+def _rank(place: tuple[str, tuple[str, ...]]) -> tuple[str, int, tuple[str, ...]]:
+    """Return by what columns that say the same thing are put in order: the names that assay knows first."""
+    what, way = place
+    names = [*map(simplify, NAMES[what])]
+    known = [names.index(name) for k in range(len(way)) if (name := simplify("_".join(way[k:]))) in names]
+    return what, min(known, default=len(names)), way
 
 
 def of_inspect(head: Mapping[str, Any], scorer: str | None) -> Conditions:

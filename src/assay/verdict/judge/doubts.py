@@ -15,7 +15,7 @@ from assay.verdict.judge.sources import Judgement
 ONE_SIDED = 0.01  # of the results of an arm, from which a fault of one arm alone is said
 TIMES = 2.0  # as often as in the other arm
 FEWEST = 2  # results
-HALF = 0.5  # of the bounds, which scores should reach at least
+HALF = 0.5  # of the bounds, which scores should reach; of prompts, that show short targets in one arm alone
 FEWEST_RIGHT, REPEATED = 5, 0.1  # right answers of an arm, and more of them that repeat a long target
 
 
@@ -42,27 +42,28 @@ def doubts(told: Judgement, arms: Mapping[str, Sequence[JudgedRow]]) -> list[Rem
     ]
 
 
-def _wrong(row: JudgedRow, lower: bool) -> bool:
-    """Return whether a row has the worst score there is."""
+def _right(row: JudgedRow, lower: bool) -> bool:
+    """Return whether a row has the best score there is."""
     if row.share is None:
-        return row.success == lower
-    return row.share == (1.0 if lower else 0.0)
+        return row.success != lower
+    return row.share == (0.0 if lower else 1.0)
 
 
 def _one_sided(told: Judgement, before: Sequence[JudgedRow], after: Sequence[JudgedRow]) -> list[Remark]:
-    """Return which faults count as wrong in one arm and hardly in the other."""
+    """Return which faults count as wrong, or as right, in one arm and hardly in the other."""
     found = []
-    counts = [
-        Counter(row.fault for row in rows if row.fault and _wrong(row, told.lower_is_better))
-        for rows in (before, after)
-    ]
-    for fault in sorted({*counts[0], *counts[1]}):
-        n = [each[fault] for each in counts]
-        shares = [k / len(rows) for k, rows in zip(n, (before, after), strict=True)]
-        if max(n) >= FEWEST and _apart(shares):
-            of = [len(before), len(after)]
-            points = 100 * abs(shares[0] - shares[1])
-            found.append(remark("failed_in_one_arm", fault=fault, counts=n, of=of, points=points))
+    for code, right in (("failed_in_one_arm", False), ("failed_counts_as_right", True)):
+        counts = [
+            Counter(row.fault for row in rows if row.fault and _right(row, told.lower_is_better) == right)
+            for rows in (before, after)
+        ]
+        for fault in sorted({*counts[0], *counts[1]}):
+            n = [each[fault] for each in counts]
+            shares = [k / len(rows) for k, rows in zip(n, (before, after), strict=True)]
+            if max(n) >= FEWEST and _apart(shares):
+                of = [len(before), len(after)]
+                points = 100 * abs(shares[0] - shares[1])
+                found.append(remark(code, fault=fault, counts=n, of=of, points=points))
     return found
 
 
@@ -158,6 +159,10 @@ def _of_targets(told: Judgement, rows: Sequence[int]) -> list[Remark]:
 
     if min(each.prompts for each in both) and apart("shown", shares("shown", "prompts")):
         found.append(remark("target_in_prompt", **counts("shown", "prompts")))
+    elif min(each.prompts for each in both) >= FEWEST_RIGHT:
+        short = shares("short", "prompts")
+        if abs(short[1] - short[0]) >= HALF:
+            found.append(remark("target_in_prompt", **counts("short", "prompts")))
     repeated = shares("repeated", "right")
     if min(each.right for each in both) >= FEWEST_RIGHT and repeated[1] - repeated[0] >= REPEATED:
         found.append(remark("target_repeated", **counts("repeated", "right")))
@@ -170,11 +175,12 @@ def _of_targets(told: Judgement, rows: Sequence[int]) -> list[Remark]:
 
 def _no_result(name: str, rows: Sequence[JudgedRow], others: Sequence[Sequence[JudgedRow]]) -> list[Remark]:
     """Return why a rival does not look like what a player would get."""
-    scores = {row.reward for row in rows}
+    counts = Counter(row.reward for row in rows)
     silent = not any(row.completion for row in rows) and all(row.completion for arm in others for row in arm)
-    if not rows or (len(scores) > 1 and not silent):
+    usual = counts.most_common(1)[0] if rows else (0.0, 0)
+    if not rows or (len(rows) - usual[1] > ONE_SIDED * len(rows) and not silent):
         return []
-    return [remark("rival_no_result", rival=name, silent=silent, scores=sorted(scores)[:2], n=len(rows))]
+    return [remark("rival_no_result", rival=name, silent=silent, scores=[usual[0]], n=usual[1], of=len(rows))]
 
 
 def _bounds(told: Judgement, arms: Mapping[str, Sequence[JudgedRow]]) -> list[Remark]:
@@ -198,9 +204,11 @@ def other_units(told: Judgement, arms: Mapping[str, Sequence[JudgedRow]]) -> lis
     found = []
     for name, top in known.items():
         scores = [row.reward for row in arms[name]]
+        other = max(known, key=lambda each: known[each])
         shares = high >= 100 or any(0 < each < 1 for each in scores)
-        if low >= 0 and high >= 10 and top <= 1 and shares and max(known.values()) > high / 10 + 1:
-            other = max(known, key=lambda each: known[each])
+        # Of few marks only whole ones are known to be no shares.
+        whole = high >= 10 or all(row.reward == int(row.reward) for row in arms[other])
+        if low >= 0 and high > 1 and top <= 1 and shares and whole and known[other] > max(1, high / 10 + 1):
             found.append(remark("other_units", arm=name, most=top, other=other, other_most=known[other]))
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -31,13 +32,48 @@ LABELS = ("stratum", "task")
 ENDINGS = ("finishreason", "stopreason")  # what columns of such words are called
 TIMED_OUT = "timeout"  # how evalplus writes a solution that did not end, which it counts as failed
 # What columns are called that say of a row that it failed, and what words in them do.
-ERRORS = ("error", "exception", "errormessage", "errormsg", "err", "failurereason", "traceback")
+ERRORS = frozenset(
+    (
+        *("err", "failurereason", "traceback"),
+        *(
+            f"{who}{word}{what}"
+            for who in ("", "api", "request", "server", "network", "provider", "sandbox", "harness", "infra",
+                        "judge", "grader", "scorer", "llm")
+            for word in ("error", "exception")
+            for what in ("", "message", "msg", "type", "name", "class", "text", "reason", "code")
+        ),
+    )
+)  # fmt: skip
+STATUSES = ("statuscode", "httpstatus", "httpcode", "responsestatus", "responsecode", "httpstatuscode")
+ENDED_BY = ("exitcode", "returncode", "exitstatus")  # what a process that was stopped leaves
+STOPPED = frozenset((124, 137, 143, 152, -9, -15))
 TIMEOUTS = ("timeout", "timedout", "istimeout", "hastimedout")
 OUTCOMES = ("status", "state", "ending", "exitreason", "exitstatus", "runstatus", *ENDINGS)
 ERROR_WORDS = frozenset(
     ("error", "exception", "crash", "crashed", "cancelled", "canceled", "aborted", "abort", "apierror")
 )
 _LATE = re.compile(r"time[d ]?[ _-]?(out|limit)|deadline|took too long", re.IGNORECASE)
+# What a status says of whoever ran the model; a syntax or assertion error is the answer's own.
+_OUTSIDE = re.compile(
+    r"(api|server|network|connection|internal|http|gateway|provider|infra\w*|sandbox)[ _-]?(error|fail\w*)"
+    r"|rate[ _-]?limit|quota|overload|unavailable|out[ _-]?of[ _-]?memory|not[ _-]?(run|started|finished)"
+    r"|(?<![a-z])(oom|killed|preempted|interrupted|evicted)(?![a-z])",
+    re.IGNORECASE,
+)
+# How else than is_cut_off knows it the end of a completion says that a limit made it.
+_CUT = re.compile(
+    r"max[ _-]?(new|output|completion|gen\w*|total)?[ _-]?(tok\w*|len\w*|turns|steps)"
+    r"|(token|length|context|output|generation)\w*[ _-]?(limit|cap|window|budget|exceeded)"
+    r"|truncated|cut[ _-]?off",
+    re.IGNORECASE,
+)
+# Columns of how many answers were tried for the one that is here.
+TRIES = frozenset(
+    (
+        *("attempts", "nattempts", "numattempts", "attemptcount", "tries", "ntries", "numtries"),
+        *("ntrials", "numtrials", "attemptsused", "regenerations", "resamples", "nresamples"),
+    )
+)
 _NONE = frozenset(("", "none", "null", "nan", "false", "no", "0", "[]", "{}", "ok"))
 NEEDED: tuple[tuple[Meaning, ...], ...] = (("item",), ("success", "score"))
 
@@ -136,7 +172,7 @@ def table_row(where: str, row: Row, asked: Asked) -> Reading:
         wrote=texts_in(completion),
         model=None if model is None else text_of(model),
         fault=fault_of(row, (outcome, metric)),
-        answers=_answers_of(completion),
+        answers=max(_answers_of(completion), _tries_of(row, (outcome, metric))),
     )
 
 
@@ -144,6 +180,18 @@ def _answers_of(completion: object) -> int:
     """Return how many answers a cell holds: of a list of texts each is one, of messages all are one."""
     texts = completion if isinstance(completion, list) else []
     return len(texts) if len(texts) > 1 and all(isinstance(each, str) for each in texts) else 1
+
+
+def _tries_of(row: Row, taken: Container[str | None]) -> int:
+    """Return how many answers a row says were tried for its one; 1 where it does not say."""
+    names = [name for name in _tries_in(tuple(map(str, row))) if name not in taken]
+    found = [int(str(row.get(name))) for name in names if str(row.get(name)).isdecimal()]
+    return max(found, default=1) or 1
+
+
+@lru_cache(maxsize=1024)
+def _tries_in(head: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in head if simplify(name) in TRIES)
 
 
 def item_of(where: str, row: Row, columns: Columns) -> tuple[str, str | None, str, str]:
@@ -176,14 +224,17 @@ def cut_off(columns: Columns, row: Row, where: str) -> int | None:
     if (ended := is_cut_off(value)) is not None:
         return int(ended)
     if names and simplify(names[0]).endswith(ENDINGS):
-        return None
+        return 1 if isinstance(value, str) and _CUT.search(value) else None
     found = truth_of(value, where, "truncated")
     return None if found is None else int(found)
 
 
 @lru_cache(maxsize=1024)
 def _fault_columns(head: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    kinds = (("error", ERRORS), ("timeout", TIMEOUTS), ("", OUTCOMES))
+    kinds = (
+        *(("error", ERRORS), ("timeout", TIMEOUTS), ("", OUTCOMES)),
+        *(("status", STATUSES), ("ended", ENDED_BY)),
+    )
     return tuple((name, kind) for name in head for kind, names in kinds if simplify(name) in names)
 
 
@@ -192,11 +243,22 @@ def fault_of(row: Row, taken: Container[str | None] = ()) -> str:
 
     >>> fault_of({"error": "read timed out"}), fault_of({"status": "ERROR"}), fault_of({"error": "0.25"})
     ('timeout', 'error', '')
+    >>> fault_of({"status_code": "503"}), fault_of({"exit_code": 1}), fault_of({"status": "syntax_error"})
+    ('error', '', '')
     """
     found = ""
     for name, kind in _fault_columns(tuple(map(str, row))):
         value = row.get(name)
-        if name in taken or value is None or (isinstance(value, int | float) and value is not True):
+        if name in taken or value is None:
+            continue
+        if (number := _code_of(value)) is not None:
+            late = (kind == "status" and number in (408, 504)) or (kind == "ended" and number == 124)
+            failed = (kind == "status" and number >= 400) or (kind == "ended" and number in STOPPED)
+            if late:
+                return TIMED_OUT
+            found = "error" if failed else found
+            continue
+        if isinstance(value, int | float) and value is not True:
             continue
         text = str(value).lower() if isinstance(value, bool) else text_of(value).strip()
         word = simplify(text)
@@ -204,9 +266,15 @@ def fault_of(row: Row, taken: Container[str | None] = ()) -> str:
             continue
         if kind == "timeout" or _LATE.search(text):
             return TIMED_OUT
-        if kind == "error" or word in ERROR_WORDS:
+        if kind == "error" or word in ERROR_WORDS or _OUTSIDE.search(text):
             found = "error"
     return found
+
+
+def _code_of(value: object) -> int | None:
+    """Return a whole number that stands for how something ended; None for anything else."""
+    text = "" if isinstance(value, bool) else str(value).strip().removesuffix(".0")
+    return int(text) if re.fullmatch(r"-?[0-9]{1,4}", text) else None
 
 
 def evalplus_row(where: str, row: Row, asked: Asked) -> Reading:
@@ -500,8 +568,19 @@ def _read(
 
 
 def _one(reader: Reader, form: Form, where: str, row: Row, asked: Asked) -> Reading:
-    try:
+    with of_known_shape(f"a row of {form}, as the first one was", where):
         return reader(where, row, asked)
-    except (KeyError, AttributeError, TypeError) as error:
+
+
+@contextmanager
+def of_known_shape(expected: str, where: str) -> Iterator[None]:
+    """Refuse what some tool never writes so.
+
+    Raises:
+        DataError: Something is not there, or of another shape.
+    """
+    try:
+        yield
+    except (KeyError, AttributeError, TypeError, ValueError, IndexError) as error:
         odd = f"one without {error.args[0]}" if isinstance(error, KeyError) else "one of another shape"
-        raise refuse(f"a row of {form}, as the first one was", odd, where) from None
+        raise refuse(expected, odd, where) from None

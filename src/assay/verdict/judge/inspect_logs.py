@@ -3,6 +3,7 @@ not needed."""
 
 from __future__ import annotations
 
+import math
 import os
 import struct
 import zipfile
@@ -63,7 +64,7 @@ class InspectLog:
     @property
     def obstacles(self) -> list[Remark]:
         """What bars a claim: a log that was not finished."""
-        status = self.head.get("status")
+        status = "invalidated" if self.head.get("invalidated") is True else self.head.get("status")
         told = {"file": self.path.name, "status": str(status)}
         return [] if status == "success" else [remark("inspect_not_whole", **told)]
 
@@ -85,7 +86,8 @@ class InspectLog:
     def scorers(self) -> tuple[str, ...]:
         """The names of its scorers."""
         found = self.about.get("scorers")
-        return tuple(str(each.get("name")) for each in found or () if isinstance(each, dict))
+        listed = found if isinstance(found, list) else ()
+        return tuple(str(each.get("name")) for each in listed if isinstance(each, dict))
 
     def readings(self, asked: str | None, columns: Columns) -> Iterator[Reading]:
         """Yield every sample of every epoch with the score that was asked for; `columns` name fields of a
@@ -131,6 +133,9 @@ class InspectLog:
         why = text_of(error.get("message") if isinstance(error, dict) else error)[:80]
         success = truth_of(told("success", None), place, "success")
         scored = asked is not None or "success" not in columns.named
+        value = self._score(place, sample, asked) if scored else None if success is None else float(success)
+        if sample.get("invalidation"):
+            value, why = None, why or "invalidated"
         opening = shown[: next((k + 1 for k, each in enumerate(shown) if each[0] == "user"), 0)]
         question, target = told("prompt", sample.get("input")), told("reference", sample.get("target"))
         cluster, model = told("cluster", None), told("model", None)
@@ -141,7 +146,7 @@ class InspectLog:
         return Reading(
             place,
             text_of(told("item", sample["id"])),
-            self._score(place, sample, asked) if scored else None if success is None else float(success),
+            value,
             success,
             whole_of(draw, place, "draw"),
             None if cluster is None else text_of(cluster),
@@ -156,6 +161,7 @@ class InspectLog:
             model=None if model is None else text_of(model),
             why=why,
             fault=fault,
+            edited=scored and _was_edited(sample.get("scores"), asked),
             wrote=texts_in([choices[0].get("message", {})] if completion is None and choices else completion),
         )
 
@@ -181,6 +187,8 @@ class InspectLog:
                 fix = f"--metric {name}.{next(iter(value), 'KEY')}"
                 raise refuse("one value", f"{name} with {', '.join(map(str, value))}", place, fix)
             value = value[key]
+        if isinstance(value, float) and math.isnan(value):
+            return None  # how a scorer of inspect says that it has no score
         return (
             LETTERS[value]
             if isinstance(value, str) and value in LETTERS
@@ -245,6 +253,18 @@ class InspectLog:
         except (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError) as error:
             raise refuse("a whole log of inspect", str(error), place, "copy the log again") from None
         return parse_json(content, place, last=True)
+
+
+def _was_edited(scores: object, asked: str | None) -> bool:
+    """Return whether the score that is read was changed after it was given: inspect keeps the history of
+    each, which begins with the score as it was."""
+    every = scores if isinstance(scores, Mapping) else {}
+    name = asked if asked in every else (asked or next(iter(every), "")).partition(".")[0]
+    found = every.get(name)
+    history = found.get("history") if isinstance(found, Mapping) else None
+    return isinstance(history, list) and any(
+        isinstance(each, Mapping) and each.get("provenance") for each in history
+    )
 
 
 def _transcript(turns: Sequence[Mapping[str, Any]]) -> str:

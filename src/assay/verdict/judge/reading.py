@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import mean
 from typing import TYPE_CHECKING, Any
 
-from assay.core.errors import DataError
+from scipy.stats import binomtest  # type: ignore[import-untyped,unused-ignore]
+
+from assay.core.errors import ConfigError, DataError
 from assay.core.storage.files import sha256_bytes
 from assay.core.storage.untrusted import open_regular, sha256_capped
 from assay.rollout.tables.columns import OPTION, Columns, Meaning, list_names
@@ -37,7 +41,7 @@ from assay.verdict.judge.contents import (
     spelled,
     trimmed,
 )
-from assay.verdict.judge.forms import Asked, counts_repeats, readings, scores_in
+from assay.verdict.judge.forms import Asked, counts_repeats, of_known_shape, readings, scores_in
 from assay.verdict.judge.inspect_logs import InspectLog
 from assay.verdict.judge.rows import NO_STRATA, JudgedRow, rows_text
 from assay.verdict.judge.sources import ArmRecord, Form, Reading, SeenTargets, SourceFile
@@ -54,6 +58,7 @@ PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 TABLES: tuple[Form, ...] = ("table", "evalplus samples")
 GIVEN = "given"  # the name of results that no comparison has named yet
 SHORT, LONG = 4, 12  # characters of a target that a prompt may hold by chance; words of one that none repeats
+FEWEST_ITEMS, BY_LUCK = 10, 0.001  # that tell which draws were chosen; p of an order that luck may make
 EPISODES = "episodes.jsonl"  # of a folder that evaluate or grade wrote
 
 
@@ -128,9 +133,13 @@ def files_of(path: Path) -> list[Path]:
     Raises:
         DataError: There is none.
     """
-    if path.is_file():
-        return [path]
-    if not path.exists():
+    try:
+        if path.is_file():
+            return [path]
+        there = path.exists()
+    except OSError as error:  # of a name that no file system takes
+        raise refuse("a file or folder of results", str(error.strerror), f"{str(path)[:80]} ...") from None
+    if not there:
         raise refuse("a file or folder of results", "nothing", str(path))
     if not path.is_dir():
         _check_regular(path)
@@ -182,7 +191,7 @@ class _ArmReader:
         self._drawn: dict[str, int] = {}
         self._homes: dict[str, int] = {}  # of how many tasks an item's id is
         self._without: list[dict[str, str]] = []
-        self._successes = self._clustered = 0
+        self._successes = self._clustered = self._edited = 0
         self._written = WrittenTexts()
         self._blockers: list[Remark] = []
         self.models: set[str] = set()
@@ -202,7 +211,8 @@ class _ArmReader:
             metric = log.metric(metric) if metric is not None or "success" not in named.named else None
             self._blockers += log.obstacles
             found = log.readings(metric, named)
-            about = replace(of_inspect(log.head, metric or named.named.get("success")), task=log.task)
+            with of_known_shape("a head as inspect writes it", str(path)):
+                about = replace(of_inspect(log.head, metric or named.named.get("success")), task=log.task)
             self._chosen = dict(named.named)
         else:
             form, found, head = readings(rows_in(path), self._asked, self._look)
@@ -210,7 +220,8 @@ class _ArmReader:
                 noted = self._note_columns(head)
                 metric = metric or noted
             if form is not None:
-                about = conditions_beside(path, form, head, metric)
+                with of_known_shape(f"{form} as its tool writes them", str(path)):
+                    about = conditions_beside(path, form, head, metric)
         task = about.task
         before, self._told = len(self._rows), None
         prefix = f"{task or path.stem}/" if several else ""
@@ -318,6 +329,7 @@ class _ArmReader:
         else:
             share = min(1.0, max(0.0, share or 0.0))
         self._successes += each.success is not None
+        self._edited += each.edited
         self._clustered += each.cluster is not None and form in (*TABLES, "inspect log")
         success = share == 1.0 if each.success is None else each.success
         self._written.add(each.wrote, success)
@@ -389,14 +401,21 @@ class _ArmReader:
             lost, items = len(self._without), self._without[:3]
             self._blockers.append(remark("no_score", arm=self._name, n=lost, of=n + lost, items=items))
         self._note_passages()
+        if most is not None and most < 1:
+            fix = "--draws 1, or leave it out"
+            raise ConfigError("a number of draws from 1 on", found=str(most), where="--draws", fix=fix)
+        picked = _picked(self._rows)
         rows, notes = _numbered(self._rows, most, self._name), list[Remark]()
         if len(rows) < n:
             notes.append(remark("draws_left_out", arm=self._name, n=n - len(rows), most=most))
-        notes += [
-            remark("answers_not_scored", arm=self._name, n=count, answers=answers)
-            for answers, count in sorted(self._answers.items())
-            if answers > 1
-        ]
+            self._blockers += _in_order_of_scores(self._rows, rows, self._name, most)
+        if picked:
+            notes.append(remark("draws_picked", arm=self._name, examples=picked))
+        if self._edited:
+            notes.append(remark("scores_edited", arm=self._name, n=self._edited, of=n))
+        if many := {answers: count for answers, count in self._answers.items() if answers > 1}:
+            count, answers = sum(many.values()), max(many)
+            notes.append(remark("answers_not_scored", arm=self._name, n=count, answers=answers))
         text = rows_text(rows)
         record = ArmRecord(
             name=self._name,
@@ -427,11 +446,14 @@ class _Targets:
         counts, plain = self._counts, spelled(target)
         if target != self._last:
             self._other, self._last = self._last, target
-        if each.prompt:
+        if prompt := each.wording or each.prompt:
             # Labels, and what examples hold, stand there beside other targets; a leak is of its own.
-            own = len(target) >= SHORT and target in each.prompt
+            own = len(target) >= SHORT and target in prompt
             counts["prompts"] += 1
-            counts["shown"] += own and bool(self._other) and self._other not in each.prompt
+            counts["shown"] += own and bool(self._other) and self._other not in prompt
+            # A short one may stand there by chance, as a word: it is a leak where most prompts show theirs.
+            short = len(target) < SHORT and bool(self._other) and _has_word(prompt, target)
+            counts["short"] += short and not _has_word(prompt, self._other)
         said = "\n".join(each.wrote or (each.completion,)).strip()
         if said and len(said) <= 2 * len(target) + 40 and spelled(said) == plain:
             counts["exact"] += 1
@@ -445,6 +467,15 @@ class _Targets:
         if not self._last:
             return None
         return SeenTargets(**{name: self._counts[name] for name in SeenTargets.model_fields})
+
+
+def _has_word(text: str, word: str) -> bool:
+    """Return whether a text has a word that stands alone.
+
+    >>> [_has_word("Add 12 to 3.5.", word) for word in ("12", "1", "3", "3.5")]
+    [True, False, False, True]
+    """
+    return word in text and re.search(rf"(?<![\w.]){re.escape(word)}(?!\w|\.\w)", text) is not None
 
 
 def _numbered(rows: list[JudgedRow], most: int | None, name: str) -> list[JudgedRow]:
@@ -467,6 +498,45 @@ def _numbered(rows: list[JudgedRow], most: int | None, name: str) -> list[Judged
             kept.append(row)
         place += 1
     return kept
+
+
+def _picked(rows: Sequence[JudgedRow]) -> list[str]:
+    """Return of two items which draws they have, where numbers show that draws were chosen or dropped item by
+    item; nothing where draws are numbered alike, or are seeds or numbers of rows.
+
+    Args:
+        rows: With the numbers that the file has.
+    """
+    drawn: dict[str, list[int]] = defaultdict(list)
+    for row in rows:
+        drawn[row.item_id].append(row.draw)
+    if len({row.draw for row in rows}) > len(rows) / 2 or len(drawn) < FEWEST_ITEMS:
+        return []
+    one = all(len(draws) == 1 for draws in drawn.values())  # then it is the number itself that differs
+    patterns = dict[tuple[int, ...], str]()
+    for item, draws in sorted(drawn.items()):
+        first = 0 if one else min(draws)
+        patterns.setdefault(tuple(draw - first for draw in sorted(draws)), item)
+    if len(patterns) == 1 or len({len(draws) for draws in drawn.values()}) > 1:
+        return []
+    two = list(patterns.values())[:2]
+    return [f"{item}: {', '.join(map(str, sorted(drawn[item])[:8]))}" for item in two]
+
+
+def _in_order_of_scores(
+    rows: Sequence[JudgedRow], kept: Sequence[JudgedRow], name: str, most: int | None
+) -> list[Remark]:
+    """Return that the first draws of items differ in their scores from those that are left out; by luck once
+    in a thousand (a sign test over items)."""
+    ids, found = set(map(id, kept)), dict[str, tuple[list[float], list[float]]]()
+    for row in rows:
+        here = found.setdefault(row.item_id, ([], []))
+        here[id(row) not in ids].append(float(row.success) if row.share is None else row.share)
+    gaps = [mean(first) - mean(rest) for first, rest in found.values() if rest]
+    up, down = (sum(sign * gap > 0 for gap in gaps) for sign in (1, -1))
+    if not up + down or binomtest(up, up + down).pvalue > BY_LUCK:
+        return []
+    return [remark("draws_in_order", arm=name, n=len(gaps), higher=up, lower=down, most=most)]
 
 
 def rows_in(path: Path) -> Iterator[tuple[str, Row]]:

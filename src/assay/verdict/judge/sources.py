@@ -56,6 +56,7 @@ class SeenTargets(Record):
 
     prompts: int = Field(ge=0, description="whose prompt and target are known")
     shown: int = Field(ge=0, description="of these: whose prompt holds its own target and not another one")
+    short: int = Field(default=0, ge=0, description="of these: the same of a target of up to three signs")
     exact: int = Field(ge=0, description="whose completion is the target and nothing else")
     missed: int = Field(ge=0, description="of these: with the score 0")
     right: int = Field(ge=0, description="with the full score, of a target of twelve words or more")
@@ -145,6 +146,7 @@ class Reading:
     wrote: tuple[str, ...] | None = None  # each completion; None: the file does not have them
     fault: str = ""  # error or timeout, where the file says that it ended so
     answers: int = 1  # that the file has of this draw, of which one was scored
+    edited: bool = False  # whether the file says that its score was changed after it was given
 
 
 # What tools and people write for right and wrong; C and I are inspect's letters.

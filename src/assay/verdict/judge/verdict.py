@@ -26,6 +26,7 @@ from assay.verdict.judge.alike import (
     measured_otherwise,
     not_known,
     require_direction,
+    scored_otherwise,
 )
 from assay.verdict.judge.doubts import doubts, other_units
 from assay.verdict.judge.graded import compare_grading
@@ -43,6 +44,7 @@ from assay.verdict.judge.rows import (
     warnings,
 )
 from assay.verdict.judge.sources import Judgement
+from assay.verdict.judge.spelling import spell_clusters
 from assay.verdict.judge.suite import LABEL
 from assay.verdict.statistics.openings import opening_level
 from assay.verdict.statistics.report import Decoding, Report, summarise
@@ -137,6 +139,7 @@ def _judge(
     rivals = {name: arms[name] for name in told.rivals}
     primary = _primary(told, arms)
     stops = [*_departures(told, settled.planned, primary), *([stop] if stop else ())]
+    spelled = spell_clusters(records, arms)  # a plan has names as they were
     if told.look is not None and told.look.share == 0:
         stops.append(remark("looks_used_up", place=told.look.place, looks=told.look.looks))
     dealt = settled.n_missing > 0
@@ -159,7 +162,12 @@ def _judge(
         notes += twice
     for record in records.values():
         notes += record.notes
-    stops += measured_otherwise(told) + limits_decide(told, before, after) + other_units(told, arms)
+    stops += (
+        measured_otherwise(told)
+        + scored_otherwise(told, arms)
+        + limits_decide(told, before, after)
+        + other_units(told, arms)
+    )
     notes += [*asked_otherwise(told), *not_known(told, arms), *doubts(told, arms)]
     cluster_name = "independent items" if all(row.cluster == row.item_id for row in before) else "clusters"
     everyone = [before, after, *rivals.values()]
@@ -168,6 +176,10 @@ def _judge(
     cluster_name = "clusters" if same else cluster_name
     draws = _apart(before, after) / max(1, len({row.cluster for row in before}))
     plan = _plan(told, before, after, primary, cluster_name, draws)
+    if spelled is not None:
+        tested = _tested_in(spelled, before, after, plan)
+        n, of = (len(set(homes.values())) for homes in (alone, spelled))
+        notes.append(remark("clusters_spelled_alike", n=n, names=of, p=tested and tested[0]))
     if same:
         tested = _tested_in(alone, before, after, plan)
         notes.append(remark("items_ask_the_same", n=same, p=tested and tested[0]))
@@ -242,7 +254,9 @@ def _primary(told: Judgement, arms: Mapping[str, Sequence[JudgedRow]]) -> str:
         DataError: A score lies beyond its bounds, and not every file says what succeeded.
     """
     given = all(record.has_success for record in (told.before, told.after, *told.rivals.values()))
-    if given or all(row.share in (0.0, 1.0) for rows in arms.values() for row in rows):
+    # Where one file alone says what succeeded, that has to be the full score, or the arms differ in it.
+    plain = all(row.share == float(row.success) for rows in arms.values() for row in rows)
+    if given or plain:
         return "success"
     if all(row.share is not None for rows in arms.values() for row in rows):
         return SCORE
