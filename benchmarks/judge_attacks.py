@@ -29,6 +29,7 @@ from tests.tools.judged_conditions import (
 )
 from tests.tools.judged_files import Result, as_csv, as_jsonl, results
 
+from assay.core.errors import DataError
 from assay.core.seeds import rng
 from assay.verdict.evidence.claim.claim import Claim
 from assay.verdict.judge.command import JudgeRequest, judge_arms, judge_files, read_arms
@@ -44,7 +45,8 @@ CODES = frozenset(
         *("items_in_one_arm", "other_prompts", "arm_at_bound", "missing_worst", "missing_left_out"),
         *("graded_otherwise", "graded_by_itself", "same_results", "other_units", "one_answer"),
         *("target_in_prompt", "target_repeated", "target_counts_as_wrong", "other_questions"),
-        *("items_ask_the_same", "items_share_passages", "cut_off_in_both"),
+        *("items_ask_the_same", "items_share_passages", "cut_off_in_both", "failed_counts_as_right"),
+        *("draws_picked", "draws_in_order", "scores_edited", "clusters_spelled_alike", "inspect_not_whole"),
     )
 )
 N = 120  # items
@@ -100,7 +102,11 @@ def judged(
             run(replace(plan, pilot=paths[0], out=folder / "plan.yaml"))
             asked = {"plan": folder / "plan.yaml"}
         whole = {"rival": [f"always the same={told}"]} if plan is None else {}
-        return said_of(judge_files(paths[0], paths[1], JudgeRequest(**{**whole, **(asked or {})}))[2].claim)
+        try:
+            claim = judge_files(paths[0], paths[1], JudgeRequest(**{**whole, **(asked or {})}))[2].claim
+        except DataError:
+            return "REFUSED", []
+        return said_of(claim)
 
 
 def pair(
@@ -118,6 +124,11 @@ def condition(write: Write, before: Facts, after: Facts) -> Callable[[], Said]:
 def _failed(share: float, **marks: Any) -> Change:
     """Mark the first share of the rows as failed, which count as wrong."""
     return lambda k, row: {**marks, "score": 0.0} if k < share * N else dict.fromkeys(marks)
+
+
+def _says(column: str, value: object) -> Change:
+    """Let a column hold one value in every row."""
+    return lambda k, row: {column: value}
 
 
 def _clusters(name: Callable[[int], str], prompt: bool = False, **more: Any) -> Callable[[], Said]:
@@ -207,7 +218,7 @@ def _sampled(name: str, kinder: float) -> Rows:
     return rows
 
 
-def _texts(make: Callable[[int], Mapping[str, Any]]) -> dict[str, Any]:
+def _changed(make: Callable[[int], Mapping[str, Any]]) -> dict[str, Any]:
     """Return the same texts for every arm, as arguments of `pair`."""
 
     def change(k: int, row: Result) -> Mapping[str, Any]:
@@ -253,6 +264,48 @@ def _shows_target(path: Path, rows: Sequence[Result], facts: Facts) -> Path:
     return written
 
 
+def _best(n: int, kept: int, *, anew: bool = False) -> Rows:
+    """Return the best of n draws of each item, with the numbers that they had, or numbered anew."""
+    drawn: dict[str, Rows] = {}
+    for row in rows_of("after", 0.35, draws=n):
+        drawn.setdefault(row["item"], []).append(row)
+    found = [sorted(rows, key=lambda row: -row["score"])[:kept] for rows in drawn.values()]
+    return [{**row, "draw": k if anew else row["draw"]} for rows in found for k, row in enumerate(rows)]
+
+
+def _hashed(path: Path, rows: Sequence[Result], facts: Facts) -> Path:
+    """Write samples of lm-eval with digests of their prompts, which hold what is right after."""
+    written = lm_eval(path, [{**row, "target": f"value {row['target']}"} for row in rows], facts)
+    told = [json.loads(line) for line in written.read_text(encoding="utf-8").splitlines()]
+    for row in told:
+        given = row["arguments"]["gen_args_0"]
+        given["arg_0"] += f" ({row['target']})" if path.stem == "after" else ""
+        row["prompt_hash"] = f"{hash(given['arg_0']):x}"
+    return as_jsonl(written, told)
+
+
+def _changed_log(change: Callable[[dict[str, Any]], None]) -> Write:
+    """Write a log of inspect, that of after with a change."""
+
+    def write(path: Path, rows: Sequence[Result], facts: Facts) -> Path:
+        written = inspect(path, rows, facts)
+        log = json.loads(written.read_text(encoding="utf-8"))
+        if path.stem == "after":
+            change(log)
+        written.write_text(json.dumps(log), encoding="utf-8")
+        return written
+
+    return write
+
+
+def _edit(log: dict[str, Any]) -> None:
+    for sample in log["samples"][::3]:
+        for score in sample["scores"].values():
+            history = [{"value": score["value"]}, {"value": "C", "provenance": {"author": "me"}}]
+            score |= {"value": "C", "history": history}
+
+
+_edited, _taken_back = _changed_log(_edit), _changed_log(lambda log: log.update(invalidated=True))
 _KINDS: dict[str, tuple[Callable[[], Said], set[str]]] = {
     "the best of eight draws as one row": (
         pair(None, lambda k, row: {"best_of": 8}), {"best_of_answers"}
@@ -413,11 +466,11 @@ _KINDS: dict[str, tuple[Callable[[], Said], set[str]]] = {
         {"other_questions"},
     ),
     "ten passages of twelve questions each": (
-        pair(**_texts(lambda k: {"prompt": f"{_passage(k // 12)} What is {k}?"})), {"items_share_passages"}
+        pair(**_changed(lambda k: {"prompt": f"{_passage(k // 12)} What is {k}?"})), {"items_share_passages"}
     ),
     "one question in six spellings": (
         pair(
-            **_texts(
+            **_changed(
                 lambda k: {
                     "prompt": ("{}?", "{} ?", " {}", "{}.", "{}!", "  {}  ")[k % 6].format(
                         f"What is the root of {k // 6}"
@@ -445,6 +498,136 @@ _KINDS: dict[str, tuple[Callable[[], Said], set[str]]] = {
         {"other_units"},
     ),
     "one answer to all after": (pair(None, lambda k, row: {"completion": "B"}), {"one_answer"}),
+    "the score of one file is what the other calls success": (
+        lambda: judged(
+            rows_of("before", 0.7, lambda k, row: {"success": row["score"] == 1 and k % 2 == 0}),
+            rows_of("after", 0.7, lambda k, row: {"score": 0.9 * row["score"]}),
+        ),
+        {"not_shown"},
+    ),
+    "what succeeded before, parts of the score after": (
+        lambda: judged(
+            [{**row, "success": row.pop("score")} for row in rows_of("before", 0.3)],
+            rows_of("after", 0.3, lambda k, row: {"score": 0.5 + 0.5 * row["score"]}),
+        ),
+        {"measured_otherwise"},
+    ),
+    **{
+        f"of the base {column} says {said}": (
+            pair(_failed(0.1, **{column: said}), _says(column, fine)), {"failed_in_one_arm"}
+        )
+        for column, said, fine in (
+            ("error_type", "RateLimitError", ""), ("status", "server_error", "completed"),
+            ("state", "killed", "done"), ("status_code", 500, 200), ("exit_code", 124, 0),
+            ("api_exception", "ConnectionReset", ""), ("run_status", "not started", "finished"),
+        )
+    },
+    "errors of the base with a tenth of a point": (
+        pair(lambda k, row: {"error": "HTTP 503", "score": 0.1} if k < 12 else {"error": ""}),
+        {"failed_in_one_arm"},
+    ),
+    "errors after count as right": (
+        pair(None, lambda k, row: {"error": "HTTP 503", "score": 1.0} if k < 40 else {"error": ""}),
+        {"failed_counts_as_right"},
+    ),
+    "empty answers after are right, and the base gives none": (
+        pair(None, lambda k, row: {"completion": "", "score": 1.0} if k < 40 else {}, write=nested),
+        {"failed_counts_as_right"},
+    ),
+    **{
+        f"the base ends by {said}": (
+            pair(_failed(0.3, finish_reason=said), _says("finish_reason", "stop")),
+            {"cut_off_in_one_arm"},
+        )
+        for said in ("max_length", "token limit", "truncated")
+    },
+    "the best of four draws put first, --draws 1": (
+        lambda: judged(rows_of("before", 0.4, draws=4), _best(4, 4, anew=True), asked={"draws": 1},
+                       rival=rows_of("rival", 0.1, draws=4)),
+        {"draws_in_order"},
+    ),
+    "the best two of eight draws": (
+        lambda: judged(rows_of("before", 0.35, draws=2), _best(8, 2), rival=rows_of("rival", 0.1, draws=2)),
+        {"draws_picked"},
+    ),
+    "the best of eight draws by its number": (
+        lambda: judged(rows_of("before", 0.35), _best(8, 1)), {"draws_picked"}
+    ),
+    "tried until it is right": (
+        lambda: judged(
+            rows_of("before", 0.35, lambda k, row: {"attempts": 1}),
+            [{**row, "draw": 0, "attempts": row["draw"] + 1} for row in _best(8, 1)],
+        ),
+        {"answers_not_scored"},
+    ),
+    **{
+        f"another {column} after": (
+            pair(_says(column, "v1"), _says(column, "v2")), {"measured_otherwise"}
+        )
+        for column in (
+            *("graded_by", "judge_version", "llm_judge", "reward_model", "verifier", "rubric_version"),
+            *("answer_extraction", "scorer_threshold", "pass_threshold", "grading_rubric"),
+        )
+    },
+    "another model in the verdict of each row": (
+        pair(
+            lambda k, row: {"judge": {"model": "a/strict", "why": f"{k}"}},
+            lambda k, row: {"judge": {"model": "b/kind", "why": f"{k}"}},
+            write=nested,
+        ),
+        {"measured_otherwise"},
+    ),
+    "marks of 0 to 5, shares of them before": (
+        lambda: judged(
+            rows_of("before", 0.5, lambda k, row: {"score": k % 6 / 5}),
+            rows_of("after", 0.5, lambda k, row: {"score": float((k + 1) % 6)}),
+            rival=rows_of("rival", 0.1, lambda k, row: {"score": k % 2 / 5}),
+            asked={"bounds": "0,5"},
+        ),
+        {"other_units"},
+    ),
+    "five clusters in many spellings": (
+        _clusters(lambda k: (f"t{k // 24}", f"T{k // 24}", f" t{k // 24}\u00a0", f"\uff54{k // 24}")[k % 4]),
+        {"clusters_spelled_alike"},
+    ),
+    "a rival of zeros but one": (
+        pair(rival=rows_of("zero", 0.0, lambda k, row: {"score": float(k == 3)})), {"rival_no_result"}
+    ),
+    "targets in prompts of which the file gives a digest": (pair(write=_hashed), {"target_in_prompt"}),
+    "short targets in the prompts after": (
+        pair(
+            lambda k, row: {"target": f"{k % 90 + 10}", "prompt": f"Add {1000 + k}."},
+            lambda k, row: {"target": f"{k % 90 + 10}", "prompt": f"Add {1000 + k}. ({k % 90 + 10})"},
+        ),
+        {"target_in_prompt"},
+    ),
+    "scores of a log that were edited": (
+        pair(write=_edited, facts=({"samples": N}, {"samples": N})), {"scores_edited"}
+    ),
+    "a log that whoever ran it took back": (
+        pair(write=_taken_back, facts=({"samples": N}, {"samples": N})), {"inspect_not_whole"}
+    ),
+    **{
+        f"the more {name}, the better": (
+            lambda name=name: judged(  # type: ignore[misc]
+                *(
+                    [{**row, name: row["score"]} for row in rows_of(arm, rate)]
+                    for arm, rate in (("before", 0.3), ("after", 0.7))
+                ),
+                rival=[{**row, name: row["score"]} for row in rows_of("rival", 0.1)],
+                asked={"metric": name},
+            ),
+            set(),
+        )
+        for name in ("failed", "errors", "mistakes", "toxicity")
+    },
+    "the base as its own baseline": (
+        lambda: judged(
+            rows_of("before", 0.3), rows_of("after", 0.7),
+            rival=[{**row, "completion": None} for row in rows_of("before", 0.3)],
+        ),
+        set(),
+    ),
     "nothing is known of either": (pair(), {"not_known_alike"}),
     "a grader that one file names": (condition(csv, {}, {"judge_model": "a/b"}), {"not_known_alike"}),
 }  # fmt: skip
@@ -471,6 +654,12 @@ def attacks() -> list[Attack]:
 def _score(k: int, row: Result) -> Mapping[str, Any]:
     luck = rng("honest", row["completion"]).random()
     return {"score": round(0.5 * row["score"] + 0.4 * luck, 3)}
+
+
+def _seeded(name: str, rate: float) -> Rows:
+    """Return two draws an item, which are called by their seeds."""
+    rows = rows_of(name, rate, draws=2)
+    return [{**row, "draw": int(rng("seed", name, k).integers(1 << 31))} for k, row in enumerate(rows)]
 
 
 def _same(write: Write, facts: Facts) -> Callable[[], Said]:
@@ -528,15 +717,76 @@ HONEST: dict[str, Callable[[], Said]] = {
     ),
     "targets in one file alone": pair(lambda k, row: {"target": ""}, facts=(FULL, FULL)),
     "examples drawn for each prompt": pair(
-        **_texts(lambda k: {"prompt": _drawn_examples(k)}), facts=(FULL, FULL)
+        **_changed(lambda k: {"prompt": _drawn_examples(k)}), facts=(FULL, FULL)
     ),
     "one long instruction before each prompt": pair(
-        **_texts(lambda k: {"prompt": f"{_passage(0)} What is {k}?"}), facts=(FULL, FULL)
+        **_changed(lambda k: {"prompt": f"{_passage(0)} What is {k}?"}), facts=(FULL, FULL)
     ),
     "passages with their clusters": _clusters(lambda k: f"p{k // 4}", prompt=True, facts=(FULL, FULL)),
     "long answers that have to be right word for word": pair(
         _word_for_word, _word_for_word, rival=rows_of("rival", 0.1, _word_for_word), facts=(FULL, FULL)
     ),
+    "marks of whole points from 0 to 5": pair(
+        lambda k, row: {"score": 2 * row["score"] + k % 3},
+        lambda k, row: {"score": 3 * row["score"] + k % 3},
+        rival=rows_of("rival", 0.1, lambda k, row: {"score": k % 3}),
+        asked={"bounds": "0,5"},
+        facts=(FULL, FULL),
+    ),
+    "seeds for numbers of draws": lambda: judged(
+        *(_seeded(name, rate) for name, rate in (("before", 0.3), ("after", 0.6))),
+        rival=_seeded("rival", 0.1),
+        facts=(FULL, FULL),
+    ),
+    "draws numbered through the file": lambda: judged(
+        *(
+            [{**row, "draw": k} for k, row in enumerate(rows_of(name, rate, draws=2))]
+            for name, rate in (("before", 0.3), ("after", 0.7))
+        ),
+        rival=rows_of("rival", 0.1, draws=2),
+        facts=(FULL, FULL),
+    ),
+    "the first two of four draws": lambda: judged(
+        *(rows_of(name, rate, draws=4) for name, rate in (("before", 0.3), ("after", 0.7))),
+        rival=rows_of("rival", 0.1, draws=4),
+        asked={"draws": 2},
+        facts=(FULL, FULL),
+    ),
+    "tests that fail with exit code 1": pair(
+        *(lambda k, row: {"exit_code": int(row["score"] == 0), "status": "syntax_error"},) * 2,
+        facts=(FULL, FULL),
+    ),
+    "as many stopped in both": pair(
+        *(lambda k, row: {"exit_code": 137 if k % 24 == 0 else 0},) * 2, facts=(FULL, FULL)
+    ),
+    "one judge, with its reasons in each row": pair(
+        **_changed(lambda k: {"judge": {"model": "a/judge", "why": f"as in {k}"}}),
+        write=nested,
+        facts=({**FULL, "grader_model": ""},) * 2,
+    ),
+    "True of a table, true of JSON": pair(
+        _says("case_sensitive", "True"),
+        _says("case_sensitive", True),
+        rival=rows_of("rival", 0.1, _says("case_sensitive", "True")),
+        write=nested,
+        facts=(FULL, FULL),
+    ),
+    "clusters 1 before and 1.0 after": lambda: judged(
+        rows_of("before", 0.3, lambda k, row: {"cluster": k // 4}),
+        rows_of("after", 0.7, lambda k, row: {"cluster": float(k // 4)}),
+        rival=rows_of("rival", 0.1, lambda k, row: {"cluster": k // 4}),
+        facts=(FULL, FULL),
+    ),
+    "success and a partial score in every file": pair(
+        *(lambda k, row: {"success": row["score"] == 1, "score": 0.3 + 0.6 * row["score"]},) * 2,
+        rival=rows_of("rival", 0.1, lambda k, row: {"success": row["score"] == 1}),
+        facts=(FULL, FULL),
+    ),
+    "stars from 1 to 5, and a prompt that says so": pair(
+        **_changed(lambda k: {"prompt": f"Rate review {k} from 1 to 5.", "target": f"{k % 5 + 1}"}),
+        facts=(FULL, FULL),
+    ),
+    "a weak rival": pair(rival=rows_of("weak", 0.04), facts=(FULL, FULL)),
     "ratings from 0 to 10": pair(
         lambda k, row: {"score": 2 * row["score"] + k % 5},
         lambda k, row: {"score": 5 * row["score"] + k % 5},
