@@ -99,7 +99,7 @@ def test_what_was_not_measured_alike_is_not_evaluable_until_it_is_scored_in_one_
     facts = {"task": {"filter_list": sieves}}
     paths = [lm_eval(tmp_path / name, rows[name], {**facts, "filter": name}) for name in rows]
     told, _, found = judge_files(paths[0], paths[1], JudgeRequest())
-    assert found.claim.verdict == "NOT EVALUABLE" and "filter before and after" in found.claim.reason
+    assert found.claim.verdict == "NOT EVALUABLE" and "filter (before, then after)" in found.claim.reason
     assert told.after.files[0].measured["filter"] == "after" and told.after.files[0].made == "2026-01-01"
     both = [path.read_text(encoding="utf-8") for path in paths]
     for path, text in zip(paths, both, strict=True):  # a file with the answers of both filters
