@@ -452,8 +452,9 @@ class _Targets:
             counts["prompts"] += 1
             counts["shown"] += own and bool(self._other) and self._other not in prompt
             # A short one may stand there by chance, as a word: it is a leak where most prompts show theirs.
-            short = len(target) < SHORT and bool(self._other) and _has_word(prompt, target)
-            counts["short"] += short and not _has_word(prompt, self._other)
+            # By its value, since the other arm may spell it otherwise: 42 is 42.0.
+            short = len(plain) < SHORT and bool(self._other) and _has_word(prompt, plain)
+            counts["short"] += short and not _has_word(prompt, spelled(self._other))
         said = "\n".join(each.wrote or (each.completion,)).strip()
         if said and len(said) <= 2 * len(target) + 40 and spelled(said) == plain:
             counts["exact"] += 1
