@@ -264,7 +264,7 @@ def test_the_chosen_checkpoint_is_marked(before: list[Episode], after: list[Epis
     assert "chosen: step 10" in text and "mass" in text and "n = 160" in text
     figure = checkpoint_progression(checkpoints(before, after).assign(mass_acc_n=[12, 9]), 10)
     (axes,) = (each for each in figure.axes if each.get_title("left") == "mass")
-    assert [text.get_text() for text in axes.texts] == ["12", "9"]
+    assert axes.get_title("right") == "n = 9 to 12" and not axes.texts
 
 
 def test_a_checkpoint_without_interval_says_so(before: list[Episode], after: list[Episode]) -> None:
@@ -331,8 +331,9 @@ def test_heads_claim_no_more_observations_than_every_point_has(
         name, said = axes.get_title("left"), axes.get_title("right")
         called = {labelled(each): each for each in frame if f"{each}_n" in frame}
         column = "mean_reward" if name == "reward" else called[name]
-        if axes.get_visible() and said:
-            assert said == f"n = {frame[f'{column}_n'].iloc[0]}"
+        if axes.get_visible():
+            n = frame[f"{column}_n"]
+            assert said == (f"n = {n[0]}" if n[0] == n[1] else f"n = {min(n)} to {max(n)}")
     parts = reward_components(
         pd.DataFrame({"step": [1, 2], "n": [8, 9], "mean_exact": [0.1, 0.2], "valid_rate": [0.5, 0.5]})
     )
@@ -388,3 +389,12 @@ def test_distributions_share_their_bins(before: list[Episode], after: list[Episo
 
 def test_an_empty_arm_is_missing(before: list[Episode]) -> None:
     assert "missing" in words(reward_distribution(before, []))
+
+
+def test_a_rate_that_is_full_at_every_checkpoint_is_named_and_not_drawn(
+    before: list[Episode], after: list[Episode]
+) -> None:
+    frame = checkpoints(before, after)
+    assert "parsed" not in heads(checkpoint_progression(frame.assign(parsed_rate=[1.0, 0.995]), 10))
+    figure = checkpoint_progression(frame.assign(parsed_rate=[1.0, 0.98]), 10)
+    assert "parsed" in heads(figure) and "never below" not in said_below(figure)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from html import unescape
 from itertools import pairwise
 
 import pandas as pd
@@ -25,7 +26,7 @@ from synthetic_episodes import SUITE, arm, episode
 ORDER = (
     "Verdict and scope",
     "Integrity",
-    "Rivals",
+    "Baselines",
     "Episodes",
     "Before and after",
     "Controls and guardrails",
@@ -125,7 +126,7 @@ def test_a_claim_that_is_not_evaluable_carries_no_number_at_the_top(
     barred = make_claim(before, after, stops=[remark("plan_changed")])
     text = page_of(barred, arms=(before, after))
     headline = re.findall(r'<p class="(?:verdict bad|lead)">(.*?)(?:<a|</p>)', text)
-    assert len(headline) == 2 and not re.search(r"\d", words("".join(headline)))
+    assert len(headline) == 2 and not re.search(r"\d", words(unescape("".join(headline))))
     assert "✕ NOT EVALUABLE" in top(text) and '<dl class="facts">' not in text
     assert "They support no claim" in words(text)
     unpaired = make_claim(before, after, suites=(SUITE, "x" * 64))
@@ -142,7 +143,7 @@ def test_every_verdict_has_a_sign_beside_its_colour(before: list[Episode], after
 
 def test_findings_bar_a_claim_and_their_absence_is_said(claim: Claim) -> None:
     text = words(page_of(claim, findings=[]))
-    assert "Nothing that bars a claim was found." in text
+    assert "Nothing was found that rules out a verdict." in text
     text = words(page_of(claim, findings=[remark("log_not_whole")]))
     assert "Nothing that bars" not in text and "does not have every step" in text
     assert "Nothing that bars" not in words(page_of(claim))

@@ -103,7 +103,7 @@ def test_equal_events_give_equal_bytes() -> None:
     assert render(health_strip(SOME, 100)) == render(health_strip(SOME, 100))
 
 
-NAMES = ["training_curve", "health", "reward_components", "checkpoint_progression"]
+NAMES = ["training_curve", "reward_components", "checkpoint_progression"]
 
 
 def drawn(
@@ -123,7 +123,22 @@ def test_every_figure_is_drawn_from_what_there_is_and_says_what_is_not(rows: int
     text = {name: render(figure)["svg"].decode() for name, (figure, _) in found.items()}
     assert "validations: missing" in text["checkpoint_progression"]
     assert ("reward: missing" in text["training_curve"]) == (rows == 0)
-    assert "not measured: entropy" in text["health"] and "chosen" not in text["training_curve"]
+    assert "chosen" not in text["training_curve"]
+
+
+def test_alarms_have_a_figure_of_their_own_where_a_rule_rang_and_while_the_training_runs() -> None:
+    assert "not measured: entropy" in words(drawn(2, SOME)["health"][0])
+    frames = (log(2), structured_components(2), pd.DataFrame())
+    found = of_training(*frames, [], steps=9, unmeasured=(), chosen_step=None, reached=2)
+    assert [each.name for each in found][:2] == ["training_curve", "health"]
+
+
+def test_a_long_line_is_faint_behind_its_running_mean_and_no_legend_hides_it() -> None:
+    figure = training_curve(log(60), (), chosen_step=20)
+    for axes in figure.axes:
+        faint, mean = axes.get_lines()[:2]
+        assert faint.get_alpha() < 1 and mean.get_label() == "mean of 5 steps"
+    assert [axes.get_legend() is None for axes in figure.axes] == [False, True, True, True]
 
 
 def test_the_strip_stands_over_the_curves_on_the_same_axis_and_needs_no_colour() -> None:

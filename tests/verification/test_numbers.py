@@ -42,7 +42,7 @@ def test_an_edited_claim_page_and_figure_are_found_each_by_its_check_whatever_st
 ) -> None:
     edited(unpacked, place_of("claim.json"), '"n_items": ', '"n_items": 1')
     edited(unpacked, place_of("report.html"), "</h1>", "!</h1>")
-    edited(unpacked, place_of("figures/health.svg"), "<g>", "<g >")
+    edited(unpacked, place_of("figures/training_curve.svg"), "<g>", "<g >")
     edited(unpacked, "constraints.txt", f"matplotlib=={mpl.__version__}", "matplotlib==3.0.0")
     (unpacked / place_of("plots/more.csv")).write_text("step\n1\n", encoding="utf-8")
     found = again(unpacked, tmp_path / "work")
@@ -204,7 +204,7 @@ def test_numbers_that_agree_to_nine_digits_pass_and_are_named(tmp_path: Path) ->
 def test_other_drawings_are_not_judged_where_the_verifier_lets_them_pass_unchecked(
     unpacked: Path, tmp_path: Path
 ) -> None:
-    edited(unpacked, place_of("figures/health.svg"), "<g>", "<g >")
+    edited(unpacked, place_of("figures/training_curve.svg"), "<g>", "<g >")
     page = (unpacked / place_of("report.html")).read_text(encoding="utf-8")
     assert "svg+xml;base64," in page
     edited(unpacked, place_of("report.html"), "svg+xml;base64,", "svg+xml;base64,AAAA")

@@ -23,6 +23,7 @@ LABELS = {
     "post_eval": "after",
     "pre_eval": "before",
     "reward_std": "sd of reward",
+    "rivals": "baselines",
 }
 LOWER_IS_BETTER = frozenset({"false_claim_rate", "truncated_rate"})
 # What has an order of its own; else numbers come by size, and names by the alphabet.

@@ -226,7 +226,7 @@ def say_missing(axes: Axes, what: str) -> None:
 def step_axis(axes: Axes, most: int = 9) -> None:
     """Make the horizontal axis one of optimizer steps: at most so many whole numbers, and one more."""
     axes.set_xlabel("optimizer step")
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=most, integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=most, integer=True, steps=[1, 2, 5, 10]))
 
 
 def column(frame: pd.DataFrame, name: str) -> Values | None:

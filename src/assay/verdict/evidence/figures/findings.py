@@ -78,12 +78,12 @@ def of_rates(gaps: Mapping[str, Interval | None]) -> str:
     if not shown:
         return f"No change shown in any of {counted(len(gaps), 'other rates')}"
     name, most = max(shown.items(), key=lambda each: abs(each[1].value or 0.0))
-    said = f"{len(shown)} of {counted(len(gaps), 'other rates')} moved, most {labelled(name)}"
-    return f"{said}: {_difference(most, True).replace('@', ' points')}, n = {most.n} items"
+    said = f"{len(shown)} of {counted(len(gaps), 'other rates')} changed, {labelled(name)} most"
+    return f"{said} ({_difference(most, True).replace('@', ' points')}, n = {most.n} items)"
 
 
 def of_rivals(rows: Sequence[ForestRow], *, higher: bool) -> str:
-    """Return how many rivals the trained policy beats, and the one nearest above or below it."""
+    """Return how many baselines the trained policy beats, and the one nearest above or below it."""
     known = [row for row in rows if row.difference is not None and row.difference.value is not None]
     if not known:
         return ""
@@ -94,7 +94,7 @@ def of_rivals(rows: Sequence[ForestRow], *, higher: bool) -> str:
 
     beaten = [row for row in known if lead(row) > 0 and is_shown(row.difference)]
     n = "all" if len(beaten) == len(known) > 1 else f"{len(beaten)} of"
-    said = f"The trained policy beats {n} {counted(len(known), 'rivals')}"
+    said = f"The trained policy beats {n} {counted(len(known), 'baselines')}"
     nearest = min(known, key=lead)
     word = "closest" if nearest in beaten else "not shown to beat"
     assert nearest.difference is not None

@@ -155,16 +155,16 @@ def forest(claim: Claim, gains: Sequence[ClusterGain]) -> Figure:
     what = claim.plan.cluster_name
     few, left_out = labels_shown(claim)
     rows = [
-        ForestRow(labelled(name.replace("=", ": ")), each.difference, f"n = {counted(each.n_clusters, what)}")
+        ForestRow(labelled(name.replace("=", ": ")), each.difference, f"n = {each.n_clusters}")
         for name, each in few.items()
     ]
     n = counted(claim.n_clusters, what)
-    rows = [*rows, ForestRow("all", claim.difference, f"n = {n}", INK, whole=True)]
+    rows = [*rows, ForestRow("all", claim.difference, f"n = {claim.n_clusters}", INK, whole=True)]
     heights = [0.2 + ROW * len(rows), 0.3 + 0.2 * len(gains) if named else 1.4]
     figure = bare_figure(height=sum(heights) + 1.35 + 0.15 * len(left_out))
     grid = figure.add_gridspec(2, 1, height_ratios=heights)
     upper, lower = (figure.add_subplot(grid[k, 0]) for k in (0, 1))
-    said = "\n".join(["after \u2212 before, points, 95 % intervals", *left_out])
+    said = "\n".join([f"after \u2212 before, points, 95 % intervals; n: {what}", *left_out])
     draw_forest(upper, rows, sides=("before", "after"), label=said)
     (_named if named else _counted)(lower, gains, what)
     counts = Counter(np.sign([each.gain.value or 0.0 for each in gains]).tolist())
@@ -244,17 +244,17 @@ KINDS = {
 
 @styled
 def rivals_forest(rows: Sequence[ForestRow], metric: str) -> Figure:
-    """Return the trained policy minus each rival, with intervals; `rows` are those of `rival_rows`."""
+    """Return the trained policy minus each baseline, with intervals; `rows` are those of `rival_rows`."""
     figure, (axes,) = new_figure(1, 1, height=0.95 + ROW * max(1, len(rows)))
     if not rows:
-        say_missing(axes, "rivals")
+        say_missing(axes, "baselines")
         return figure
-    said = f"trained \u2212 rival, {metric}, points, 95 % intervals"
-    draw_forest(axes, rows, sides=("the rival", "trained"), label=said)
+    said = f"trained \u2212 baseline, {metric}, points, 95 % intervals"
+    draw_forest(axes, rows, sides=("the baseline", "trained"), label=said)
     return figure
 
 
 def rivals_frame(rows: Sequence[ForestRow]) -> pd.DataFrame:
-    """Return what the figure of the rivals shows, as text."""
+    """Return what the figure of the baselines shows, as text."""
     cells = [(row.name, row.kind, difference_text(row.difference, rate=True), row.n) for row in rows]
-    return pd.DataFrame(cells, columns=["rival", "what it is", "trained \u2212 rival, points", "n"])
+    return pd.DataFrame(cells, columns=["baseline", "what it is", "trained \u2212 baseline, points", "n"])

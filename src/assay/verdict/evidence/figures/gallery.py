@@ -44,7 +44,7 @@ from assay.verdict.evidence.figures.forest_figure import (
     rivals_forest,
     rivals_frame,
 )
-from assay.verdict.evidence.figures.health_figure import health_strip
+from assay.verdict.evidence.figures.health_figure import health_strip, spans
 from assay.verdict.evidence.figures.illustrated_figures import (
     Illustrations,
     mark_rows,
@@ -108,7 +108,7 @@ def of_training(
     events = pd.DataFrame([(e.step, e.rule, e.level, e.value, e.threshold) for e in alarms], columns=columns)
     window = max(1, len(log) // 10)
     rewards, running = column(log, "reward"), reached is not None
-    return [
+    drawn = [
         Drawn(
             "training_curve",
             training_curve(
@@ -120,23 +120,10 @@ def of_training(
                 episodes=column(components, "n"),
                 reached=reached,
             ),
-            "Alarms, then reward with a band of one standard deviation, loss, KL and gradient norm over the"
-            " same steps.",
+            "Reward with a band of one standard deviation, loss, KL and gradient norm over the same steps;"
+            " alarms above them where a rule rang.",
             log,
             "" if rewards is None else of_line("training reward per episode", rewards.tolist(), window),
-        ),
-        Drawn(
-            "health",
-            health_strip(alarms, steps, unmeasured, reached=reached),
-            "Alarms during training: when each rule was at AMBER or RED; "
-            + (
-                "what was never measured is said."
-                if reached is None
-                else f"the training runs and is at step {reached}."
-            ),
-            events,
-            of_health(alarms, steps, unmeasured, running=running),
-            folded=True,
         ),
         Drawn(
             "reward_components",
@@ -151,11 +138,18 @@ def of_training(
             "checkpoint_progression",
             checkpoint_progression(checkpoints, chosen_step, steps=steps),
             "The validation suite over checkpoints, 95 % intervals; the base is blue, the chosen one orange."
-            " Small numbers are n.",
+            " n: of each checkpoint.",
             _few_columns(checkpoints),
             _of_checkpoints(checkpoints, chosen_step),
         ),
     ]
+    if running or spans(alarms, steps + 1):  # of a training that ended without one a sentence says it
+        caption = "Alarms during training: when each rule was at AMBER or RED; "
+        caption += f"it is at step {reached}." if running else "what was never measured is said."
+        strip = health_strip(alarms, steps, unmeasured, reached=reached)
+        finding = of_health(alarms, steps, unmeasured, running=running)
+        drawn.insert(1, Drawn("health", strip, caption, events, finding, folded=True))
+    return drawn
 
 
 def _few_columns(checkpoints: pd.DataFrame) -> pd.DataFrame:
@@ -312,7 +306,7 @@ def of_what_was_done(
                 "Where each policy spends its budget and its turns, with paired differences.",
                 table[["budget", *table.columns[:-1]]],
                 moved(
-                    f"{use.name}, as a share of {budget},",
+                    f"share of \u201c{use.name}\u201d in {budget}",
                     use.before,
                     use.after,
                     use.difference,
@@ -327,14 +321,16 @@ def of_what_was_done(
             continue
         item = each.pair.before.item_id
         before, after = (own[-1].said for own in each.pictures)
+        ends = ["success" if e.success else "no success" for e in (each.pair.before, each.pair.after)]
         drawn.append(
             Drawn(
                 "one_world",
                 side_by_side(each.pictures),
-                "What base (left) and trained policy (right) had in hand at the end, in one world:"
-                f" item {item[:16]}, draw {each.pair.before.draw}; {each.pair.reason}. On common scales.",
+                "What base (left) and trained policy (right) had in hand at the end, on common scales. The"
+                f" truth: {truths[item]}. The base {before}; the trained policy {after}. Item {item[:16]},"
+                f" draw {each.pair.before.draw}; {each.pair.reason}.",
                 panels_frame(each.pictures),
-                f"One world (n = 1): {truths[item]}. Before training the model {before}; after, it {after}",
+                f"One world (n = 1): {ends[0]} before training, {ends[1]} after",
                 folded=True,
             )
         )
@@ -342,7 +338,7 @@ def of_what_was_done(
 
 
 def of_rivals_of(claim: Claim) -> list[Drawn]:
-    """Return the figure of the trained policy against its rivals; none where nothing may be claimed, or it
+    """Return the figure of the trained policy against its baselines; none where nothing may be claimed, or it
     has none."""
     rows = rival_rows(claim) if claim.verdict != "NOT EVALUABLE" else []
     if len(rows) < 2:
@@ -351,8 +347,8 @@ def of_rivals_of(claim: Claim) -> list[Drawn]:
         Drawn(
             "rivals",
             rivals_forest(rows, labelled(measure_of_primary(claim.plan.primary))),
-            "What else plays these very items: the trained policy minus each, paired. The diamond is the gain"
-            " over the base.",
+            "Baselines on the same items: the trained policy minus each, paired. The diamond is the gain over"
+            " the base.",
             rivals_frame(rows),
             of_rivals(rows[:-1], higher=claim.plan.direction == "higher"),
         )

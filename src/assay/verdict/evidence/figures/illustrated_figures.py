@@ -22,7 +22,7 @@ from assay.rollout.tasks.protocol import Mark, Panel, Picture
 from assay.verdict.evidence.claim.differences import difference_within
 from assay.verdict.evidence.figures.drawing import AFTER, BEFORE, GREY, INK, bare_figure, new_figure, styled
 from assay.verdict.evidence.figures.forest_rows import ROW
-from assay.verdict.evidence.figures.paired_rows import PairedRow, draw_rows
+from assay.verdict.evidence.figures.paired_rows import PairedRow, draw_rows, entries
 from assay.verdict.evidence.labels import labelled
 from assay.verdict.statistics.intervals import rate_interval
 
@@ -87,15 +87,20 @@ def mark_rows(arms: Arms, shows: Illustrations, seed: int) -> list[PairedRow]:
 
 @styled
 def spending(budgets: Mapping[str, Sequence[PairedRow]]) -> Figure:
-    """Return where the budgets of both arms went, a panel a budget."""
-    heights = [0.62 + ROW * len(rows) for rows in budgets.values()]
-    figure = bare_figure(height=sum(heights) + 0.15)
-    grid = figure.add_gridspec(len(heights), 1, height_ratios=heights)
+    """Return where the budgets of both arms went, a panel a budget, over one axis."""
+    heights = [ROW * len(rows) for rows in budgets.values()]
+    figure = bare_figure(height=sum(heights) + 0.32 * len(heights) + 0.75)
+    grid, panels = figure.add_gridspec(len(heights), 1, height_ratios=heights), list[Axes]()
     for k, (budget, rows) in enumerate(budgets.items()):
-        axes = figure.add_subplot(grid[k, 0])
-        draw_rows(axes, rows, rate=True)
-        axes.set_xlim(-3, 103)
-        axes.set_xlabel(f"% of {budget}, 95 % interval")
+        axes = figure.add_subplot(grid[k, 0], sharex=panels[0] if panels else None)
+        draw_rows(axes, rows, rate=True, legend=False)
+        axes.set_title(f"{budget[:1].upper()}{budget[1:]}", fontsize=9, fontweight="bold")
+        axes.tick_params(labelbottom=k == len(heights) - 1)
+        panels.append(axes)
+    panels[0].set_xlim(-3, 103)
+    panels[-1].set_xlabel("% of each, 95 % intervals")
+    arms = {name: each for name, each in entries(panels[0]).items() if name in ("before", "after")}
+    figure.legend(list(arms.values()), list(arms), ncols=2, loc="outside upper left")
     return figure
 
 

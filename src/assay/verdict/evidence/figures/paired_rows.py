@@ -40,10 +40,11 @@ class PairedRow:
     role: str = ""
 
 
-def draw_rows(axes: Axes, rows: Sequence[PairedRow], *, rate: bool) -> None:
+def draw_rows(axes: Axes, rows: Sequence[PairedRow], *, rate: bool, legend: bool = True) -> None:
     """Draw the rows: both arms with intervals, joined, and above them the paired difference in numbers.
 
-    Rates are drawn in per cent and points, others in their own unit.
+    Rates are drawn in per cent and points, others in their own unit. `legend`: whether it stands over this
+    panel.
     """
     scale = 100.0 if rate else 1.0
     for k, row in enumerate(rows):
@@ -68,7 +69,7 @@ def draw_rows(axes: Axes, rows: Sequence[PairedRow], *, rate: bool) -> None:
     axes.set_title(", ".join(filter(None, (unit, note))), loc="right", fontsize=8.5, color=GREY)
     # What has no interval says so in its numbers.
     found = {name: each for name, each in entries(axes).items() if name in ("before", "after")}
-    if found:
+    if found and legend:
         axes.legend(
             list(found.values()),
             list(found),

@@ -93,6 +93,8 @@ def reward_components(frame: pd.DataFrame, chosen_step: int | None = None) -> Fi
     said = [f"{size_text(column(frame, 'n'))} a step, for rates at most"]
     if len(frame) >= SMOOTH_FROM:
         said.append(f"bold: mean of {smoothing_window(len(frame))} steps")
+    if chosen_step is not None:
+        said.append(f"dotted: step {chosen_step}, which was chosen")
     if left:
         said.append(f"only in the table: {', '.join(map(_shown_name, left))}")
     if zero:
@@ -168,14 +170,16 @@ def checkpoint_progression(
     `frame` has the columns of checkpoint_evals.csv, with `<column>_low`, `_high` and `_n` where they are
     known; rates are `success_rate`, `<x>_acc` and other `<flag>_rate`. Reward and success are drawn as mean,
     best of k and greedy where those were played. `steps` is where the axis ends, None: at the last
-    checkpoint. n stands above its checkpoint where it varies, in the head where it does not.
+    checkpoint. In each head: n, of one checkpoint.
     """
     # Truncation stays in the table: few need it.
     rates = [n for n in frame.columns if n.endswith(("_rate", "_acc")) and n != "truncated_rate"]
     rates = [n for n in rates if n != "success_rate" and not n.startswith(_SPECIAL)]
     zero = [name for name in rates if always_zero(frame, name)]
-    shown = ["success_rate", "mean_reward", *(name for name in rates if name not in zero)]
-    foot = f"always 0: {', '.join(_shown_name(name) for name in zero)}" if zero else ""
+    full = [name for name in rates if _is_full(frame, name)]
+    shown = ["success_rate", "mean_reward", *(name for name in rates if name not in (*zero, *full))]
+    said = (("always 0", zero), ("never below 99 %", full))
+    foot = "; ".join(f"{how}: {', '.join(map(_shown_name, own))}" for how, own in said if own)
     figure, panels = _panels(len(shown), 1.15, foot, large=1)
     x = column(frame, "step")
     if x is None:
@@ -187,12 +191,13 @@ def checkpoint_progression(
     ways: dict[str, str] = {}
     for axes, name in zip(panels, shown, strict=True):
         axes.set_xlim(-0.04 * end, 1.04 * end)
-        axes.set_ylabel("reward" if name == "mean_reward" else "share", fontsize=8)
+        axes.set_ylabel("reward" if name == "mean_reward" else "%", fontsize=8)
         own = _ways(frame, name)
         ways |= own
         _validated(axes, frame, x, name, own, chosen_step)
         if name != "mean_reward":
-            axes.set_ylim(-0.04, 1.04)
+            axes.set_ylim(-0.08, 1.08)
+            axes.set_yticks([0, 0.5, 1], ["0", "50", "100"])
     bare = any(_is_bare(frame, name) for name in shown)
     entries = _entries(list(ways.values()), x, chosen_step, bare=bare)
     figure.legend(entries, [str(each.get_label()) for each in entries], ncols=3, loc="outside upper left")
@@ -213,6 +218,11 @@ def _ways(frame: pd.DataFrame, name: str) -> dict[str, str]:
 
 def _style(label: str) -> tuple[Any, str]:
     return _STYLES.get(label.split()[0], ("-", INK))
+
+
+def _is_full(frame: pd.DataFrame, name: str) -> bool:
+    y = column(frame, name)
+    return y is not None and bool((y >= 0.99).all())
 
 
 def _is_bare(frame: pd.DataFrame, name: str) -> bool:
@@ -243,14 +253,7 @@ def _validated(
     n = column(frame, f"{name}_n")
     if n is None:
         n = column(frame, "episodes") if name in ("mean_reward", "success_rate") else None
-    same = n is not None and len(set(n.tolist())) == 1
-    _head(
-        axes,
-        _shown_name(name),
-        f"n = {n[0]:.0f}" if n is not None and same else "" if n is not None else "n missing",
-    )
-    if n is not None and not same:
-        _say_counts(axes, x, n)
+    _head(axes, _shown_name(name), size_text(None if n is None else np.nan_to_num(n)))
     for way, label in ways.items():
         y = column(frame, way)
         if y is None:
@@ -261,22 +264,6 @@ def _validated(
         if way == name:
             _points(axes, frame, x, y, name, chosen_step)
             mark_gaps(axes, x, y, _shown_name(name))
-
-
-def _say_counts(axes: Axes, x: Values, n: Values) -> None:
-    every = -(-len(x) // 10)
-    for place, count in list(zip(x, n, strict=True))[::every]:
-        axes.annotate(
-            "0" if np.isnan(count) else f"{count:.0f}",
-            (place, 1.0),
-            xycoords=axes.get_xaxis_transform(),
-            xytext=(0, 1.5),
-            textcoords="offset points",
-            ha="center",
-            fontsize=8,
-            color=GREY,
-        )
-    axes.set_title(axes.get_title("left"), fontsize=8.5, loc="left", pad=12)
 
 
 def _points(
@@ -292,4 +279,4 @@ def _points(
         known = np.isfinite(low[k]) and np.isfinite(high[k])
         if known:
             axes.vlines(step, low[k], high[k], color=colour, lw=1.6, alpha=0.8)
-        axes.plot(step, y[k], marker, color=colour, mfc=colour if known else "white", ms=5, zorder=3)
+        axes.plot(step, y[k], marker, color=colour, mfc=colour if known else "white", ms=4.5, zorder=3)

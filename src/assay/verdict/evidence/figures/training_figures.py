@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped,unused-ignore]
@@ -45,22 +46,42 @@ def smoothed(y: Values) -> Values:
     return np.where(np.isfinite(y), mean, np.nan)
 
 
-def _curve(axes: Axes, frame: pd.DataFrame, name: str, colour: str, title: str, unit: str) -> None:
+def _curve(axes: Axes, frame: pd.DataFrame, name: str, title: str, unit: str) -> None:
+    """Draw a column: a long one faint, with its running mean in bold."""
     y, x = column(frame, name), column(frame, "step")
     axes.set_title(title)
     axes.set_ylabel(unit)
     if y is None or x is None:
         say_missing(axes, name)
         return
+    smooth = len(x) >= SMOOTH_FROM
+    faint: dict[str, Any] = {"lw": 0.8, "alpha": 0.45, "label": "each step"} if smooth else {"label": name}
     kept = thinned(y)
-    axes.plot(x[kept], y[kept], color=colour, label=name, marker="o" if len(x) < 3 else None)
+    axes.plot(x[kept], y[kept], color=INK, marker="o" if len(x) < 3 else None, **faint)
+    if smooth:
+        mean = smoothed(y)
+        kept = thinned(mean)
+        axes.plot(x[kept], mean[kept], color=INK, lw=1.8, label=f"mean of {smoothing_window(len(x))} steps")
     mark_gaps(axes, x, y)
 
 
-def mark_chosen(axes: Axes, chosen_step: int | None) -> None:
-    """Mark the checkpoint that was chosen, once one is."""
-    if chosen_step is not None:
-        axes.axvline(chosen_step, color=AFTER, lw=1.4, ls=":", label=f"chosen: step {chosen_step}", zorder=1)
+def mark_chosen(axes: Axes, chosen_step: int | None, *, named: bool = False) -> None:
+    """Mark the checkpoint that was chosen, once one is; `named`: say so beside the line."""
+    if chosen_step is None:
+        return
+    axes.axvline(chosen_step, color=AFTER, lw=1.4, ls=":", zorder=1)
+    if named:
+        left = chosen_step < sum(axes.get_xlim()) / 2
+        axes.annotate(
+            f"chosen: step {chosen_step}",
+            (chosen_step, 0.0),
+            xycoords=axes.get_xaxis_transform(),
+            xytext=(4 if left else -4, 5),
+            textcoords="offset points",
+            ha="left" if left else "right",
+            fontsize=8,
+            color=AFTER,
+        )
 
 
 @styled
@@ -97,17 +118,16 @@ def training_curve(
     panels = [first, *(figure.add_subplot(grid[k, 0], sharex=first) for k in (-3, -2, -1))]
     logged = column(log, "step")
     each = "" if episodes is None else f", {size_text(episodes)} episodes each"
-    _curve(first, log, "reward", INK, f"Reward, {counted(len(log), 'steps')}{each}", "reward per episode")
+    _curve(first, log, "reward", f"Reward, {counted(len(log), 'steps')}{each}", "per episode")
     reward, spread = column(log, "reward"), column(log, "reward_std")
     if reward is not None and logged is not None:
         _band(first, logged, reward, spread)
-    _curve(panels[1], log, "loss", INK, "Loss", "loss")
+    _curve(panels[1], log, "loss", "Loss", "loss")
     measured = log if column(log, "kl") is None else log.dropna(subset="kl")
     seldom = "" if len(measured) == len(log) else f", at {len(measured)} of {len(log)} steps"
-    _curve(panels[2], measured, "kl", INK, f"KL to the base{seldom}", "nat per token")
-    _curve(panels[3], log, "grad_norm", INK, "Gradient norm before clipping", "norm")
+    _curve(panels[2], measured, "kl", f"KL to the base{seldom}", "nat per token")
+    _curve(panels[3], log, "grad_norm", "Gradient norm before clipping", "norm")
     for panel in panels:
-        mark_chosen(panel, chosen_step)
         panel.tick_params(labelbottom=panel is panels[-1])
     end = steps or (1 if logged is None else int(np.nanmax(logged)))
     if alarms is not None and rows is not None:
@@ -117,9 +137,11 @@ def training_curve(
         strip.tick_params(labelbottom=False)
     first.set_xlim(0, end + 1)
     step_axis(panels[-1])
+    for panel in panels:
+        mark_chosen(panel, chosen_step, named=panel is first)
     legend(first, 4, above=True)
     for panel in panels[1:]:
-        if len(panel.get_lines()) > 1 + (chosen_step is not None):
+        if any("missing" in said for said in panel.get_legend_handles_labels()[1]):
             legend(panel)
     return figure
 
@@ -134,17 +156,6 @@ def _band(axes: Axes, x: Values, reward: Values, spread: Values | None) -> None:
             axes.vlines(x[kept], *ends, color=INK, alpha=0.3, lw=7, label="\u00b1 1 sd")
         else:
             axes.fill_between(x[kept], *ends, color=INK, alpha=0.18, lw=0, label="\u00b1 1 sd")
-    if len(x) >= SMOOTH_FROM:
-        smooth = smoothed(reward)
-        kept = thinned(smooth)
-        axes.plot(
-            x[kept],
-            smooth[kept],
-            color="#B8860B",
-            lw=1.6,
-            ls="--",
-            label=f"mean of {smoothing_window(len(x))} steps",
-        )
 
 
 def always_zero(frame: pd.DataFrame, name: str) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped,unused-ignore]
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -74,38 +75,50 @@ def calibration(frame: pd.DataFrame) -> Figure:
     Args:
         frame: What `calibration_frame` returns.
     """
-    figure, panels = new_figure(2, 1, height=5.2)
+    figure = bare_figure(height=5.8)
+    grid = figure.add_gridspec(2, 1)
+    halves = [figure.add_subfigure(grid[k, 0]) for k in (0, 1)]
     titles = ("Verdicts that were right, by stated confidence", "Claims that were right, by significance")
     units = ("stated confidence", "global significance at the claimed mass, \u03c3")
-    for axes, by, title, unit in zip(panels, (CONFIDENCE, SIGNIFICANCE), titles, units, strict=True):
-        axes.set_ylabel("share right; bars: episodes")
-        axes.set_xlabel(unit)
+    named: dict[str, Artist] = {}
+    for half, by, title, unit in zip(halves, (CONFIDENCE, SIGNIFICANCE), titles, units, strict=True):
+        axes, rug = half.subplots(2, 1, sharex=True, height_ratios=[3.2, 1])
+        axes.set_title(title)
+        axes.set_ylabel("share right")
         own = frame[frame["by"] == by]
-        counts = ", ".join(f"{arm} n = {n}" for arm, n in own.groupby("arm", sort=False)["n"].sum().items())
-        axes.set_title(f"{title}\n{counts}" if counts else title)
         if own.empty:
+            rug.set_visible(False)
             say_missing(axes, "verdicts" if by == CONFIDENCE else "claims")
             continue
-        _shares(axes, own, 0.02 if by == CONFIDENCE else 0.12)
-        axes.set_ylim(-0.04, 1.06)
+        counts = [f"{arm} n = {n}" for arm, n in own.groupby("arm", sort=False)["n"].sum().items()]
+        rug.set_xlabel(f"{unit}\n{', '.join(counts)}")
+        rug.set_ylabel("episodes")
+        _shares(axes, rug, own, 0.02 if by == CONFIDENCE else 0.12)
+        axes.set_ylim(-0.06, 1.06)
         if by == CONFIDENCE:
             axes.plot([0, 1], [0, 1], color=GREY, lw=1.1, ls=":", label="perfect calibration")
             axes.set_xlim(-0.06, 1.06)
-            axes.legend(loc="upper left")
         else:
             edges = range(HIGHEST_Z + 1)
             axes.set_xlim(-0.6, HIGHEST_Z + 0.6)
             axes.set_xticks(
                 list(edges), [f"{z}\u2013{z + 1}" if z < HIGHEST_Z else f"\u2265 {z}" for z in edges]
             )
+        named |= dict(reversed(pair) for pair in zip(*axes.get_legend_handles_labels(), strict=True))
+    if named:
+        figure.legend(
+            list(named.values()),
+            list(named),
+            ncols=len(named),
+            loc="outside upper left",
+            handlelength=1.4,
+            handletextpad=0.3,
+            columnspacing=1.0,
+        )
     return figure
 
 
-RUG = 0.16  # of a panel: how high the bar of the most episodes is
-
-
-def _shares(axes: Axes, frame: pd.DataFrame, shift: float) -> None:
-    most = frame["n"].max()
+def _shares(axes: Axes, rug: Axes, frame: pd.DataFrame, shift: float) -> None:
     for (arm, own), (colour, marker, hatch), side in zip(
         ((arm, frame[frame["arm"] == arm]) for arm in ("before", "after")), _LOOKS, (-1, 1), strict=True
     ):
@@ -115,19 +128,9 @@ def _shares(axes: Axes, frame: pd.DataFrame, shift: float) -> None:
         known = np.isfinite(low)
         axes.plot(x[known], y[known], marker, color=colour, ms=5.5, label=arm)
         if not known.all():
-            said = f"{arm}, interval missing"
+            said = f"{arm}, no interval"
             axes.plot(x[~known], y[~known], marker, color=colour, mfc="white", ms=5.5, label=said)
-        axes.bar(
-            x,
-            RUG * own["n"] / most,
-            bottom=-0.04,
-            width=2 * shift,
-            color=colour,
-            alpha=0.4,
-            hatch=hatch,
-            edgecolor="white",
-            linewidth=0.5,
-        )
+        rug.bar(x, own["n"], width=2 * shift, color=colour, alpha=0.6, hatch=hatch, edgecolor="white", lw=0.5)
 
 
 @styled

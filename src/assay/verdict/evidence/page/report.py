@@ -50,7 +50,7 @@ from assay.verdict.evidence.words.sentences import control_said, heading, left_o
 HEADINGS = {
     "verdict": "Verdict and scope",
     "integrity": "Integrity",
-    "rivals": "Rivals",
+    "rivals": "Baselines",
     "episodes": "Episodes",
     "compared": "Before and after",
     "controls": "Controls and guardrails",

@@ -21,7 +21,7 @@ from assay.core.counting import counted
 from assay.core.errors import EvidenceError
 from assay.verdict.evidence.escape import visible
 from assay.verdict.evidence.formatting import MISSING
-from assay.verdict.evidence.labels import with_labels
+from assay.verdict.evidence.labels import labelled, with_labels
 
 TEMPLATES = Path(__file__).parent / "templates"
 STYLE, SCRIPT = ((TEMPLATES / name).read_text(encoding="utf-8") for name in ("style.css", "script.js"))
@@ -105,6 +105,7 @@ ENVIRONMENT.filters |= {
     "base64": lambda data: base64.b64encode(data).decode(),
     "with_labels": with_labels,
 }
+ENVIRONMENT.filters["labelled"] = labelled
 
 
 def fill(template: str, **values: Any) -> str:
