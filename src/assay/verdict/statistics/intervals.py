@@ -20,6 +20,7 @@ from assay.rollout.evaluation.clusters import Array, ClusterSums, cluster_sums
 
 _NORMAL = float(ndtri(0.975))
 MOST_RESAMPLED = 4096  # clusters of a bootstrap or of made-up experiments; more are put together
+_CELLS = 2_500_000  # of a table of resamples and values: some 20 MB
 _AT_ONCE = 100_000  # draws of clusters: more would leave the processor's cache
 
 
@@ -205,8 +206,12 @@ def median_difference_interval(
     value = float(np.median(arms[1]) - np.median(arms[0]))
     if len(names) < 6:
         return interval(value, math.nan, math.nan, len(arms[0]))
-    counts = resample_counts(len(names), rng, resamples)
-    parts = [counts[k : k + 50] for k in range(0, resamples, 50)]
+    if len(names) > MOST_RESAMPLED:
+        homes = rng.permutation(len(names)) % MOST_RESAMPLED
+        index = [homes[own] for own in index]
+    counts = resample_counts(min(len(names), MOST_RESAMPLED), rng, resamples)
+    rows = min(50, max(1, _CELLS // max(map(len, index))))
+    parts = [counts[k : k + rows] for k in range(0, resamples, rows)]
     gaps = [_weighted_medians(arms[1], index[1], c) - _weighted_medians(arms[0], index[0], c) for c in parts]
     low, high = np.quantile(np.concatenate(gaps), [0.025, 0.975], method="inverted_cdf")
     return interval(value, float(low), float(high), len(arms[0]))

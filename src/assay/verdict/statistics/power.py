@@ -216,7 +216,8 @@ def suite_of(rates: Array, clusters: NDArray[np.int64], n: int) -> tuple[Array, 
     """Return rates and clusters of a suite of n clusters: some of those at hand, or all several times."""
     there = int(clusters.max()) + 1
     order = labelled_rng("planned suite", there).permutation(there)
-    members = [np.flatnonzero(clusters == order[k % there]) for k in range(n)]
+    own = np.split(np.argsort(clusters, kind="stable"), np.cumsum(np.bincount(clusters))[:-1])
+    members = [own[order[k % there]] for k in range(n)]
     return rates[np.concatenate(members)], np.repeat(np.arange(n), [len(each) for each in members])
 
 

@@ -16,6 +16,7 @@ from assay.rollout.dataset.suite import Suite
 from assay.rollout.evaluation.clusters import Array, ClusterSums, cluster_sums
 from assay.rollout.evaluation.measures import check_complete, is_rate, measure_names, reader_of
 from assay.verdict.statistics.intervals import (
+    grouped,
     median_interval,
     missing,
     rate_interval,
@@ -83,6 +84,7 @@ def measure_columns(
         elif is_rate(name):
             found[name] = rate_interval(sums)
         else:
+            sums = grouped(sums, rng)
             n = len(sums.names)
             if n not in counts:
                 counts[n] = resample_counts(n, rng)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from assay.core.records import Interval
 from assay.rollout.evaluation.clusters import Array, ClusterSums
-from assay.verdict.statistics.intervals import interval, resample_counts, studentised_test
+from assay.verdict.statistics.intervals import grouped, interval, resample_counts, studentised_test
 
 EXACT_UP_TO = 16
 FEWEST_OPEN = 30  # clusters from which `open_mean_interval` covers
@@ -99,7 +99,8 @@ def open_mean_interval(sums: ClusterSums, rng: np.random.Generator) -> Interval:
     Technometrics 24:295 (intersection of tests).
     """
     flips = sign_flip(sums, rng)[1]
-    boot = studentised_test(sums, resample_counts(len(sums.names), rng))[1]
+    groups = grouped(sums, rng)
+    boot = studentised_test(groups, resample_counts(len(groups.names), rng))[1]
     if flips.low is None or flips.high is None or boot.low is None or boot.high is None:
         return flips
     return interval(sums.mean, min(flips.low, boot.low), max(flips.high, boot.high), flips.n)

@@ -147,6 +147,7 @@ def details_of(
     whole = {item: (sum(wins[0][item]), sum(wins[1][item])) for item in homes}
     strata = {episode.item_id: episode.strata for episode in before}
     full = {item: len(values) for item, values in wins[0].items()}
+    lines = [_lines_of(arm) for arm in (before, after)]
     return Details(
         at_k=tuple(at(k) for k in range(1, draws + 1)),
         greedy=gap(*single),
@@ -159,8 +160,8 @@ def details_of(
                 item_id=item,
                 cluster=homes[item],
                 strata=strata[item],
-                lines_before=tuple(n for n, episode in enumerate(before, 1) if episode.item_id == item),
-                lines_after=tuple(n for n, episode in enumerate(after, 1) if episode.item_id == item),
+                lines_before=tuple(lines[0][item]),
+                lines_after=tuple(lines[1][item]),
             )
             for item, (b, a) in sorted(whole.items())
             if b == full[item] and a == 0
@@ -180,6 +181,14 @@ def _by_item(arm: Sequence[Episode], value: Callable[[Episode], float | None]) -
         if (each := value(episode)) is not None:
             found[episode.item_id].append(each)
     return dict(found)
+
+
+def _lines_of(arm: Sequence[Episode]) -> dict[str, list[int]]:
+    """Return the lines of an arm's file by item, from 1."""
+    found: dict[str, list[int]] = defaultdict(list)
+    for number, episode in enumerate(arm, 1):
+        found[episode.item_id].append(number)
+    return found
 
 
 def _means(values: Values) -> dict[Place, float]:
