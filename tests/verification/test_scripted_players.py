@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 import statistics
 import zlib
 from collections.abc import Callable
@@ -18,7 +19,8 @@ from assay.core.records import Episode
 from assay.core.storage.gzipped import read_records_gz, unpacked, write_jsonl_gz
 from assay.package.verification.checks import Check
 from assay.package.verification.compared import compare
-from assay.package.verification.content.regraded import regraded
+from assay.package.verification.content import regraded as regraded_module
+from assay.package.verification.content.regraded import regraded, scripted_regraded
 from assay.package.verification.content.rendered import pages_again
 from assay.package.verification.unpacked import Unpacked
 from assay.stages.packing.layout import strangers
@@ -85,6 +87,20 @@ def test_what_scripted_players_did_is_graded_again(unpacked: Path, edit: Callabl
     graded = {each.name: each.outcome for each in regraded(Unpacked(unpacked))}
     assert graded.pop(HELDOUT) == "failed"
     assert set(graded.values()) == {"passed"}
+
+
+def test_what_they_have_just_played_to_the_last_byte_is_not_graded_a_second_time(
+    unpacked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graded = list(scripted_regraded(Unpacked(unpacked)))
+    shutil.copytree(unpacked / place_of("scripted"), tmp_path / place_of("scripted"))
+    with monkeypatch.context() as patched:
+        patched.setattr(regraded_module, "graded_again", lambda *_, **__: ["graded a second time"])
+        assert list(scripted_regraded(Unpacked(unpacked), tmp_path)) == graded
+    rewrite(unpacked, lambda text: text.replace('"success":false', '"success":true', 1))
+    edited = {each.name: each.outcome for each in scripted_regraded(Unpacked(unpacked), tmp_path)}
+    assert edited.pop(HELDOUT) == "failed"
+    assert set(edited.values()) == {"passed"}
 
 
 @pytest.mark.long

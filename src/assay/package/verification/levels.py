@@ -17,7 +17,7 @@ from assay.core.errors import PackageError
 from assay.package.verification import code, folders, locked, stated, suites
 from assay.package.verification.checks import UNUSABLE, Check, Level, LookResult, looked, plain, unlooked
 from assay.package.verification.content import training, weights
-from assay.package.verification.content.regraded import regraded
+from assay.package.verification.content.regraded import regraded, scripted_regraded
 from assay.package.verification.content.rendered import files_again, pages_again, tables_again
 from assay.package.verification.unpacked import Unpacked
 from assay.stages.render_evidence.ahead import end_when_orphaned
@@ -90,7 +90,7 @@ def all_levels(
     told = (root, package.names, task_code)
     with _beside(processes, told) as start:
         differs = first[0].outcome == "not checked"
-        grading = start(partial(tables_and_grading, work=work / "tables"))
+        grading = start(partial(tables_and_grading, work=work / "tables", scripted=False))
         beside = start(partial(data_and_consistency, work=work / "tables", other_code=differs))
 
         def graded() -> frozenset[str]:
@@ -105,10 +105,13 @@ def all_levels(
             processes=processes,
         )
         rendered = list(map(shown, pages))
+        scripted = map(shown, scripted_regraded(package, work / "pages"))
         others = list(map(shown, [*_waited(grading), *_waited(beside)]))
         numbers = [each for each in others if each.level == "V1"]
         yield from (*numbers[:-1], *rendered, *numbers[-1:])  # the documents come last
-        yield from (each for each in others if each.level != "V1")
+        yield from (each for each in others if each.level == "V2")
+        yield from scripted
+        yield from (each for each in others if each.level == "V3")
 
 
 def refuse_removed(package: Unpacked) -> None:
@@ -128,9 +131,9 @@ def refuse_removed(package: Unpacked) -> None:
         return  # a check says so
 
 
-def tables_and_grading(package: Unpacked, *, work: Path) -> list[Check]:
-    """Return the checks for which the claim waits; arguments as of `pages_again`."""
-    return [*tables_again(package, work), *regraded(package)]
+def tables_and_grading(package: Unpacked, *, work: Path, scripted: bool = True) -> list[Check]:
+    """Return the checks for which the claim waits; arguments as of `pages_again` and `regraded`."""
+    return [*tables_again(package, work), *regraded(package, scripted=scripted)]
 
 
 def data_and_consistency(package: Unpacked, *, work: Path, other_code: bool) -> list[Check]:

@@ -37,7 +37,7 @@ from assay.rollout.policy.base.bpe import words_of
 from assay.rollout.policy.base.words import Words
 from assay.rollout.tasks.own.recorded import Recorded, ToldLine
 from assay.rollout.tasks.own.settings import OwnTask
-from assay.rollout.tasks.protocol import Task, learner
+from assay.rollout.tasks.protocol import Item, Task, learner
 from assay.rollout.tasks.rivals import FEW_SHOT
 from assay.stages.packing.layout import BASE, TOLD
 from assay.stages.render_evidence.arms import AGAIN, CONTROL, suite_of
@@ -123,7 +123,7 @@ class Unpacked:
         """The task, without shaping."""
         task = self.project.task()
         if (learning := learner(task)) is not None:
-            learning.learn_from(self.project.items("train"))
+            learning.learn_from(self.train)
         return task
 
     @cached_property
@@ -141,15 +141,27 @@ class Unpacked:
         """The suite that chooses the checkpoint."""
         return self.project.inputs("validation").validation
 
+    @cached_property
+    def secondary(self) -> Mapping[str, Suite]:
+        """The suites on which policies are compared beside the held-out one, by data file."""
+        return self.project.inputs("secondary").secondary
+
+    @cached_property
+    def train(self) -> list[Item]:
+        """Every item of the train data, those whose answers a base was shown included."""
+        return self.project.items("train")
+
     def suite_of(self, arm: str) -> Suite:
         """Return the suite that an arm was to play."""
         if arm not in self._suites:
-            self._suites[arm] = suite_of(self.project, arm, self.heldout)
+            beyond = self.secondary if "/" in arm else None
+            self._suites[arm] = suite_of(self.project, arm, self.heldout, beyond)
         return self._suites[arm]
 
     def item_ids(self, split: str) -> frozenset[str]:
         """Return the ids of all items of a split."""
-        return frozenset(item.id for item in self.project.items(split))
+        items = self.train if split == "train" else self.project.items(split)
+        return frozenset(item.id for item in items)
 
     def results(self, name: str) -> Path:
         """Return the path of a file that a stage wrote."""
@@ -196,7 +208,7 @@ class Unpacked:
         assert isinstance(base, ScratchBase), "the tokenizer of another base is not in the package"
         return few_shot(
             self.task,
-            self.project.items("train"),
+            self.train,
             self.suite_of(file_of(FEW_SHOT)),
             params.evaluation.rivals.few_shot,
             dialogue=self.words,

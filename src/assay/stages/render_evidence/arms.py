@@ -5,12 +5,10 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
-from functools import partial
-from typing import Any, TypeVar
-
-import pandas as pd
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from assay.core.errors import RecordError
 from assay.core.records import Episode, TrainFacts
@@ -20,9 +18,13 @@ from assay.pipeline.project import Project
 from assay.pipeline.rival_files import rival_of, suite_for
 from assay.rollout.dataset.suite import SAMPLING_AGAIN, Suite
 from assay.rollout.evaluation.replay import graded_again
+from assay.rollout.tasks.protocol import Item
 from assay.stages.render_evidence.remembered import remembered
 from assay.verdict.statistics.checkpoint_rows import LABELS, rows_of_scores
 from assay.verdict.statistics.report import Decoding, Report, report_on
+
+if TYPE_CHECKING:
+    import pandas as pd  # takes half a second to load, and most commands make no table
 
 FIX = "./run dvc repro train"
 LARGEST = 1e100  # beyond it sums of squares overflow, and no log of a training has such a number
@@ -42,6 +44,8 @@ def log_table(project: Project, name: str, *needed: str, texts: Sequence[str] = 
     Raises:
         RecordError: It is anything else; names the line.
     """
+    import pandas as pd
+
     text = read_text(project.results(name), fix=FIX)
     try:
         rows = list(csv.reader(io.StringIO(text), strict=True))
@@ -79,11 +83,14 @@ CONTROL, AGAIN = "control_eval", "base_again"
 STAGES = {"pre_eval": "pre_eval", "post_eval": "post_eval", AGAIN: "post_eval", CONTROL: "control"}
 
 
-def suite_of(project: Project, name: str, heldout: Suite | None = None) -> Suite:
+def suite_of(
+    project: Project, name: str, heldout: Suite | None = None, secondary: Mapping[str, Suite] | None = None
+) -> Suite:
     """Return the suite that an arm plays: a secondary one, or of the held-out one all draws, one that is
-    greedy, or draws of its own for the base's second time and for rivals; `heldout` where it is at hand."""
+    greedy, or draws of its own for the base's second time and for rivals; `heldout` and `secondary` where
+    these are at hand."""
     if other := name.partition("/")[2]:
-        return project.inputs("secondary").secondary[other]
+        return (secondary or project.inputs("secondary").secondary)[other]
     heldout = heldout or project.inputs("heldout").heldout
     if (rival := rival_of(name)) is not None:
         return suite_for(heldout, rival)
@@ -114,10 +121,17 @@ class ArmReader:
         known: dict[tuple[str, ...], Any] | None = None,
         graded: Callable[[], Set[str]] | None = None,
     ) -> None:
-        self.project, self.task, self.suite = project, project.task(), project.inputs("heldout").heldout
+        self.project, self.task = project, project.task()
+        self.inputs = project.inputs("heldout", "validation", "secondary")
+        self.suite = self.inputs.heldout
         self.replayed = remembered(self.task, project.params.task)
         self._known, self._graded = known, graded
         self._suites, self._arms = dict[str, Suite](), dict[str, Arm]()
+
+    @cached_property
+    def train(self) -> list[Item]:
+        """Every item of the train data, which scripted players may learn from."""
+        return self.project.items("train")
 
     def once(self, make: Callable[[], T], what: str, suite: Suite, *files: str) -> T:
         """Return what follows from a suite, its task and some files, looked up if it is known already."""
@@ -152,7 +166,7 @@ class ArmReader:
 
     def _suite(self, name: str) -> Suite:
         if name not in self._suites:
-            self._suites[name] = suite_of(self.project, name, self.suite)
+            self._suites[name] = suite_of(self.project, name, self.suite, self.inputs.secondary)
         return self._suites[name]
 
     def _read(self, name: str, suite: Suite) -> Arm:
@@ -183,6 +197,8 @@ def checkpoint_frame(project: Project, trained: TrainFacts) -> pd.DataFrame:
     Raises:
         RecordError: validation_scores.csv is missing or damaged, or holds a row twice or not at all.
     """
+    import pandas as pd
+
     scores = log_table(
         project, "validation_scores.csv", *LABELS, "mean_reward", "success_rate", texts=("item_id", "cluster")
     )

@@ -18,6 +18,7 @@ from assay.core.storage.json import read_record
 from assay.pipeline.project import Project
 from assay.pipeline.rival_files import file_of
 from assay.rollout.dataset.external import Training, read_training
+from assay.rollout.dataset.suite import Suite
 from assay.rollout.evaluation.alarms import alarms
 from assay.rollout.tasks.protocol import Task
 from assay.rollout.tasks.rivals import GREEDY
@@ -65,6 +66,7 @@ class ClaimMade:
 
     claim: Claim
     task: Task
+    suite: Suite
     shows: Illustrations | None
     trained: Training
     arms: dict[str, Arm]
@@ -206,6 +208,7 @@ def claim_at(
     return ClaimMade(
         claim=claim,
         task=reader.task,
+        suite=reader.suite,
         shows=shows,
         trained=trained,
         arms=arms,

@@ -3,9 +3,10 @@ controls, openings."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from pydantic import BaseModel
 
@@ -24,6 +25,7 @@ from assay.rollout.tasks.protocol import reward_range
 from assay.rollout.tasks.rivals import MORE_SFT, rivals_of
 from assay.stages.render_evidence.arms import AGAIN, CONTROL, Arm, ArmReader
 from assay.stages.render_evidence.fresh_suite import fresh_suite, planned_before
+from assay.verdict.evidence.claim.base_facts import BaseFacts
 from assay.verdict.evidence.claim.claim import UNREAD, Claim
 from assay.verdict.evidence.claim.openings import Openings, opening_obstacles, opening_warnings, openings_of
 from assay.verdict.evidence.claim.plan import ClaimPlan, plan_of
@@ -39,7 +41,6 @@ from assay.verdict.evidence.claim.warnings import (
     of_whole,
     other_openings,
 )
-from assay.verdict.evidence.claim.what_was_run import BaseFacts
 from assay.verdict.evidence.words.remarks import Remark, remark
 from assay.verdict.statistics.openings import opening_level
 from assay.verdict.statistics.power import PlannedPower, planned_power
@@ -82,7 +83,7 @@ def claim_inputs(reader: ArmReader, plan: ClaimPlan, trained: Training, arms: Ar
         RecordError: A file is missing or damaged.
     """
     project = reader.project
-    blockers, notes = _changed_since(project, plan, trained, arms), list[Remark]()
+    blockers, notes = _changed_since(reader, plan, trained, arms), list[Remark]()
     if isinstance(trained, TrainFacts):
         red, notes = answer_for(
             trained.health.rules,
@@ -147,27 +148,44 @@ def claim_inputs(reader: ArmReader, plan: ClaimPlan, trained: Training, arms: Ar
     return ClaimInputs([*blockers, *bars], notes, planned, again, arm, facts.health, opened)
 
 
-def plan_asked(project: Project, cluster_name: str) -> ClaimPlan:
-    """Return the plan that the settings make of the data at hand."""
-    heldout, validation = project.inputs("heldout").heldout, project.inputs("validation").validation
+class Suites(Protocol):
+    """The suites of a project as somebody has read them."""
+
+    @property
+    def heldout(self) -> Suite:
+        """The one that decides."""
+
+    @property
+    def validation(self) -> Suite:
+        """The one that chooses the checkpoint."""
+
+    @property
+    def secondary(self) -> Mapping[str, Suite]:
+        """Those beside, by data file."""
+
+
+def plan_asked(project: Project, cluster_name: str, suites: Suites | None = None) -> ClaimPlan:
+    """Return the plan that the settings make of the data at hand, which are read where they were not yet."""
+    suites = suites or project.inputs("heldout", "validation", "secondary")
     task = project.task()
     return plan_of(
         project.params,
-        heldout,
-        validation,
+        suites.heldout,
+        suites.validation,
         cluster_name=cluster_name,
         data=read_fingerprint(project.root),
         rivals=rivals_of(task, project.params.evaluation.rivals),
         reward_range=reward_range(task),
-        secondary=project.inputs("secondary").secondary,
+        secondary=suites.secondary,
     )
 
 
-def _changed_since(project: Project, plan: ClaimPlan, trained: Training, arms: Arms) -> list[Remark]:
+def _changed_since(reader: ArmReader, plan: ClaimPlan, trained: Training, arms: Arms) -> list[Remark]:
     """Return why no claim may be made whatever the episodes say: what was trained is not what was measured or
     planned."""
+    project = reader.project
     written = sha256_bytes(read_bytes(project.results("claim_plan.json"), fix="./run dvc repro fingerprint"))
-    asked = plan_asked(project, plan.cluster_name)
+    asked = plan_asked(project, plan.cluster_name, reader.inputs)
     base = read_record(project.results("base.json"), BaseFacts, fix="./run dvc repro base")
     before, after, base_greedy, after_greedy = (report for report, _ in arms)
     holds = (
@@ -240,18 +258,18 @@ def note_outcome(project: Project) -> None:
         note_called(project.root, claim.after_policy, suite, called=called)
 
 
-def opened_since(project: Project, claim: Claim) -> list[tuple[str, Remark]]:
+def opened_since(project: Project, claim: Claim, heldout: Suite | None = None) -> list[tuple[str, Remark]]:
     """Return what the ledger of openings says of a claim by now, as (warning or note, what).
 
     The claim itself holds what was known when its policy was let loose (openings.json), which is what it pays
-    for; what was opened since is no function of its inputs.
+    for; what was opened since is no function of its inputs. `heldout` is the suite, where it was read.
 
     Raises:
         RecordError: The ledger is damaged.
     """
     if claim.verdict == DRAFT:
         return []
-    suite = project.inputs("heldout").heldout
+    suite = heldout or project.inputs("heldout").heldout
     ledger, own = openings(project.root), known_copy_id(project.root)
     if ledger is None:
         return of_openings(0, 0, known=False, whole=False)

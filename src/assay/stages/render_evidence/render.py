@@ -88,7 +88,7 @@ def _render(project: Project, graded: Callable[[], Set[str]] | None, processes: 
     baselines, ends = made.baselines, (task.floor, task.ceiling)
     validity = validity_frame(before[0], after[0])
     own = {} if validity is None else {"Validity and field F1 by stratum": validity}
-    suite = project.inputs("heldout").heldout
+    suite = made.suite
     # What was found ill may not be played to its end.
     shown = [] if claim.verdict == "NOT EVALUABLE" else stepped(task, suite, (before[1], after[1]))
     figures = _drawn(project, _galleries(project, made, gaps, suite, shown), processes)
@@ -110,7 +110,7 @@ def _render(project: Project, graded: Callable[[], Set[str]] | None, processes: 
     for name, table in drawn.items():
         write_text(project.results(f"plots/{name}.csv"), table.to_csv(index=False, lineterminator="\n"))
     _sum_up_clocks(project)
-    tell(claim, project.params.dataset.name, opened_since(project, claim))
+    tell(claim, project.params.dataset.name, opened_since(project, claim, suite))
 
 
 def _galleries(

@@ -33,7 +33,7 @@ class ScriptedArms:
 
 def scripted_arms(reader: ArmReader) -> dict[str, ScriptedArms]:
     """Play the held-out suite, by the name of "", and each secondary one with every scripted player."""
-    suites = {"": reader.suite, **reader.project.inputs("secondary").secondary}
+    suites = {"": reader.suite, **reader.inputs.secondary}
     return {
         name: reader.once(
             partial(_play_scripted, reader, suite), "scripted players", suite, "fingerprint.json"
@@ -45,7 +45,7 @@ def scripted_arms(reader: ArmReader) -> dict[str, ScriptedArms]:
 def _play_scripted(reader: ArmReader, suite: Suite) -> ScriptedArms:
     task, retries = reader.task, reader.project.params.health.retries
     found = ScriptedArms({}, {})
-    for name, player in sorted(players_of(task, reader.project.items("train")).items()):
+    for name, player in sorted(players_of(task, reader.train).items()):
         episodes = play_baseline(reader.replayed, player, suite.plays(), name, retries=retries)
         found.reports[name] = report_on(episodes, suite, f"scripted:{name}", "sampled")
         found.episodes[name] = episodes

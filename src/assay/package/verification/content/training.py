@@ -203,7 +203,7 @@ def plan_precedes(package: Unpacked) -> LookResult:
     fresh = written != noted and planned_before(package.project, plan, package.told)
     if written != noted and not fresh:
         wrong.append(f"claim_plan.json: sha256 {written[:16]} now, {noted[:16]} when {begun} (train.json)")
-    if plan != plan_asked(package.project, package.task.cluster_name):
+    if plan != plan_asked(package.project, package.task.cluster_name, package):
         wrong.append("claim_plan.json is not what the settings ask for")
     told = package.claim.get("plan")
     if digest(told) != digest(plan.model_dump(mode="json")):
