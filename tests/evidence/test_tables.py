@@ -12,10 +12,11 @@ import pytest
 from tests.tasks.structured.material import CALL_GOLD, GOLD, call_row, row, settings
 
 from assay.core.records import Episode, HealthSummary, Interval, TrainFacts
+from assay.verdict.evidence.claim.base_facts import BaseFacts, base_said
 from assay.verdict.evidence.claim.claim import Claim
 from assay.verdict.evidence.claim.differences import deltas
 from assay.verdict.evidence.claim.warnings import cut_off, empty, no_gold, of_training
-from assay.verdict.evidence.claim.what_was_run import BaseFacts, base_said, run_frame
+from assay.verdict.evidence.claim.what_was_run import run_frame
 from assay.verdict.evidence.figures.verdict_figures import validity_frame
 from assay.verdict.evidence.formatting import interval_text
 from assay.verdict.evidence.tables.claim_tables import (

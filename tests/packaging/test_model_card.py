@@ -20,9 +20,9 @@ from assay.pipeline.project import Project
 from assay.rollout.dataset.fingerprint import Fingerprint
 from assay.stages.packing.card import CardNumbers, model_card
 from assay.stages.packing.layout import ADAPTER, BASE, MADE, strangers
+from assay.verdict.evidence.claim.base_facts import BaseFacts, base_said
 from assay.verdict.evidence.claim.claim import Claim, Compared, not_evaluable
 from assay.verdict.evidence.claim.effect import Effect
-from assay.verdict.evidence.claim.what_was_run import BaseFacts, base_said
 from assay.verdict.evidence.formatting import difference_text, interval_text
 from assay.verdict.evidence.tables.claim_tables import BeforeAfter
 from assay.verdict.evidence.words.remarks import remark

@@ -30,8 +30,8 @@ from assay.rollout.policy.base import sft, tiny
 from assay.rollout.policy.digests import digest_folder
 from assay.stages import base, control, fingerprint, package, post_eval, pre_eval, render_evidence, train
 from assay.stages.packing.archive import unpack
+from assay.verdict.evidence.claim.base_facts import BaseFacts
 from assay.verdict.evidence.claim.claim import Claim
-from assay.verdict.evidence.claim.what_was_run import BaseFacts
 from tests import own_data
 from tests.house import ROOT
 from tests.stages.test_own_base import small

@@ -15,8 +15,8 @@ from assay.pipeline.heldout_ledger import NOTHING, openings
 from assay.pipeline.note_openings import BASE_STAGE, CONTROL_STAGE, recipe_of, tries
 from assay.pipeline.project import Project
 from assay.rollout.dataset.suite import FEWEST_CLUSTERS, Suite
+from assay.verdict.evidence.claim.base_facts import BaseFacts
 from assay.verdict.evidence.claim.plan import expected_unseen
-from assay.verdict.evidence.claim.what_was_run import BaseFacts
 from assay.verdict.statistics.bounded_mean import clusters_needed
 from assay.verdict.statistics.openings import Look, opening_level, share_of_look
 

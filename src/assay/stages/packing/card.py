@@ -24,10 +24,11 @@ from assay.rollout.dataset.fingerprint import Fingerprint
 from assay.rollout.evaluation.alarms import rule_said, training_alarm_said
 from assay.rollout.evaluation.measures import column_name, is_rate
 from assay.rollout.policy.base.pretrained import LOCAL
+from assay.verdict.evidence.claim.base_facts import BaseFacts
 from assay.verdict.evidence.claim.claim import Claim
 from assay.verdict.evidence.claim.differences import measure_of_primary
 from assay.verdict.evidence.claim.verdict import DRAFT
-from assay.verdict.evidence.claim.what_was_run import BaseFacts, splits_frame
+from assay.verdict.evidence.claim.what_was_run import splits_frame
 from assay.verdict.evidence.escape import inline, markdown_table, visible
 from assay.verdict.evidence.formatting import (
     MISSING,

@@ -49,8 +49,8 @@ from assay.stages.packing.provenance import (
 from assay.stages.render_evidence.limits import limits
 from assay.training.honest_play import honest_play
 from assay.training.recipe import item_order
+from assay.verdict.evidence.claim.base_facts import BaseFacts
 from assay.verdict.evidence.claim.claim import Claim
-from assay.verdict.evidence.claim.what_was_run import BaseFacts
 from assay.verdict.evidence.tables.claim_tables import BeforeAfter
 from assay.verdict.statistics.report import Reports
 

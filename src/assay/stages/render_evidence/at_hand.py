@@ -23,9 +23,9 @@ from assay.pipeline.project import Project
 from assay.rollout.dataset.external import read_training
 from assay.rollout.dataset.source import MAX_FILE_BYTES
 from assay.stages.render_evidence.claim_inputs import plan_asked
+from assay.verdict.evidence.claim.base_facts import BaseFacts
 from assay.verdict.evidence.claim.claim import UNREAD, Claim
 from assay.verdict.evidence.claim.plan import ClaimPlan
-from assay.verdict.evidence.claim.what_was_run import BaseFacts
 
 PARAMS, LOCK = "params.yaml", "dvc.lock"
 ABSENT = object()

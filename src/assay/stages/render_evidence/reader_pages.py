@@ -21,10 +21,9 @@ from assay.stages.render_evidence import README
 from assay.stages.render_evidence.claim_at import ClaimMade
 from assay.stages.render_evidence.integrity import integrity
 from assay.stages.render_evidence.limits import limits
+from assay.verdict.evidence.claim.base_facts import BaseFacts, base_said
 from assay.verdict.evidence.claim.secondary_suites import SECONDARY_TABLE, secondary_frame
 from assay.verdict.evidence.claim.what_was_run import (
-    BaseFacts,
-    base_said,
     contamination_frame,
     findings_frame,
     run_frame,

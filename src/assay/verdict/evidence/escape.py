@@ -6,8 +6,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import pandas as pd  # type: ignore[import-untyped,unused-ignore]
+if TYPE_CHECKING:
+    import pandas as pd  # takes half a second to load, and most commands make no table
 
 _NOT_PLAIN = re.compile(r"[^\n\t -~]")  # all ASCII that is printed is plain
 
@@ -69,6 +71,7 @@ def inline(text: str) -> str:
 def markdown_table(frame: pd.DataFrame) -> str:
     """Return a frame of text as a GitHub table; bars and line breaks in cells are neutralised.
 
+    >>> import pandas as pd
     >>> print(markdown_table(pd.DataFrame({"a": ["x|y"], "b": [1]})))
     | a | b |
     | --- | --- |

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 from pydantic import Field
 
 from assay.core.records import Episode, Interval, Record
@@ -15,6 +15,9 @@ from assay.rollout.evaluation.clusters import cluster_sums
 from assay.rollout.evaluation.measures import Row, best_of, column_name, row_measures, score_rows
 from assay.verdict.statistics.intervals import mean_interval, rate_interval
 from assay.verdict.statistics.report import measure_columns
+
+if TYPE_CHECKING:
+    import pandas as pd  # takes half a second to load, and most commands make no table
 
 
 class BestOf(Record):
@@ -66,6 +69,8 @@ def row_of_validation(
 ) -> Row:
     """Return the row of one validation from its episodes, the very one that its scores give; `greedy` are the
     same items."""
+    import pandas as pd
+
     (row,) = rows_of_scores(pd.DataFrame(score_rows(step, sampled, greedy)), suite_digest, steps)
     return row
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 from pydantic import Field
 
 from assay.core.records import Episode
@@ -17,6 +17,9 @@ from assay.verdict.evidence.claim.effect import Direction, effect_words
 from assay.verdict.evidence.claim.plan import ClaimPlan
 from assay.verdict.evidence.formatting import MISSING, difference_text, p_number, percent
 from assay.verdict.statistics.openings import opening_level
+
+if TYPE_CHECKING:
+    import pandas as pd  # takes half a second to load, and most commands make no table
 
 SECONDARY_TABLE = "Secondary suites: beyond the held-out one"
 
@@ -113,6 +116,8 @@ def direction_said(found: SecondarySuite) -> str:
 
 def secondary_frame(found: Mapping[str, SecondarySuite]) -> pd.DataFrame:
     """Return the secondary suites as text, a row each."""
+    import pandas as pd
+
     rows = [
         {
             "suite": name,
