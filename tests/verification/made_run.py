@@ -8,7 +8,7 @@ whatever needs no model, and a number changed in it can be caught or missed like
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -119,6 +119,7 @@ def made_run(
     seed: int = 0,
     changes: Mapping[str, Any] | None = None,
     rendered: bool = True,
+    data: Callable[[Path], object] = lambda _: None,
 ) -> Project:
     """Write a run into a new folder and return it.
 
@@ -128,6 +129,7 @@ def made_run(
         seed: Of the training, and of who plays how well: another seed is another run.
         changes: Settings by dotted names, beyond SMALL.
         rendered: With its evidence, which takes most of the time, where it is made anew.
+        data: Changes the folder of data before anything is made of it; may do so where there are changes.
     """
     # What a test session asks for again and again is made once; not what a test makes of another tree.
     if not changes and ROOT is house.ROOT:
@@ -135,10 +137,18 @@ def made_run(
         if (known := kept(f"run {task} {seed}", make)) is not None:
             shutil.copytree(known, folder)
             return Project.open(folder)
-    return _made(folder, task=task, seed=seed, changes=changes or {}, rendered=rendered)
+    return _made(folder, task=task, seed=seed, changes=changes or {}, rendered=rendered, data=data)
 
 
-def _made(folder: Path, *, task: str, seed: int, changes: Mapping[str, Any], rendered: bool) -> Project:
+def _made(
+    folder: Path,
+    *,
+    task: str,
+    seed: int,
+    changes: Mapping[str, Any],
+    rendered: bool,
+    data: Callable[[Path], object] = lambda _: None,
+) -> Project:
     folder.mkdir(parents=True)
     take(folder)
     values = OmegaConf.create(dict(compose(ROOT, Selection("tiny", task, seed)).values))
@@ -146,6 +156,7 @@ def _made(folder: Path, *, task: str, seed: int, changes: Mapping[str, Any], ren
         OmegaConf.update(values, name, value, merge=False)
     (folder / "params.yaml").write_text(OmegaConf.to_yaml(values), encoding="utf-8")
     keep_first(folder / values.dataset.root, RECORDS)
+    data(folder / values.dataset.root)
     with quietly():
         project = Project.open(folder)
         fingerprint.run(project)
