@@ -13,6 +13,8 @@ import pytest
 
 from assay.core.evidence_files import place_of
 from assay.core.storage.yaml import read_yaml
+from assay.stages.packing.archive import NAME
+from assay.stages.packing.sbom import SBOM
 from assay.verdict.evidence.claim.claim import Claim
 from tests.house import ROOT
 from tests.training.whole_project import environment
@@ -30,14 +32,15 @@ ACTIONS = (
 )
 SCRIPT = (ROOT / "run").read_text(encoding="utf-8")
 # What the runners of the host bring.
-BROUGHT = ("cat", "echo", "gh")
+BROUGHT = ("cat", "echo", "gh", "git")
 # What a workflow may do beside reading.
 GRANTED = {
     "report.yml": {"pull-requests: write"},
     GATE.name: {"pull-requests: write"},
     "pages.yml": {"pages: write", "id-token: write"},
+    "release.yml": {"contents: write"},
 }
-PROGRAMS = ("dvc", "ruff", "mypy")  # of the environment that `run` makes
+PROGRAMS = ("assay", "dvc", "mypy", "python", "ruff")  # of the environment that `run` makes
 
 
 def jobs(workflow: Path) -> list[dict[str, Any]]:
@@ -82,6 +85,28 @@ def test_every_line_that_runs_is_a_command_that_there_is(workflow: Path) -> None
             or (command == ".ci/site" and (ROOT / command).is_file())
             or (command == "./run" and (f"\n{rest[0]}) " in SCRIPT or rest[0] in PROGRAMS))
         ), line
+
+
+def test_a_release_has_what_the_pipeline_makes_once_the_committed_results_came_out_again() -> None:
+    lines = [
+        line
+        for step in steps(ROOT / ".github/workflows/release.yml")
+        for line in step.get("run", "").splitlines()
+    ]
+    order = ("./run stale", "./run repro", "git diff --exit-code", "./run assay verify", "gh release create")
+    places = [next(k for k, line in enumerate(lines) if line.startswith(each)) for each in order]
+    assert places == sorted(places)
+    told = {
+        word for line in lines if line.startswith("gh release upload") for word in line.split() if "/" in word
+    }
+    made = {
+        f"dist/{NAME}.tar.gz",
+        f"dist/{NAME}.sha256",
+        f"dist/{SBOM}",
+        place_of("report.html"),
+        "wheel/*.whl",
+    }
+    assert told == made and (ROOT / place_of("report.html")).is_file()
 
 
 @pytest.fixture(scope="module")
