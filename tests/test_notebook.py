@@ -25,7 +25,7 @@ from tests.house import ROOT
 from tests.verification.made_run import made_run
 
 NOTEBOOK = ROOT / "notebooks/evidence.ipynb"
-JUDGE = ROOT / "notebooks/judge.ipynb"
+KEPT = [ROOT / f"notebooks/{name}.ipynb" for name in ("judge", "health", "rescore", "replay")]
 EQUAL = "difference, interval, p and cross-check are those of claim.json, to the last digit"
 
 
@@ -113,12 +113,13 @@ def test_a_path_without_a_run_is_said_with_what_to_set(execute: Any, tmp_path: P
         execute(tmp_path / "nowhere")
 
 
-def test_the_one_that_judges_shows_what_it_prints_and_begins_with_what_a_hosted_notebook_lacks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
+def test_one_that_needs_no_run_shows_what_it_prints_and_begins_with_what_a_hosted_notebook_lacks(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    """Its outputs are kept: it needs no run, so they follow from its own cells."""
+    """Its outputs are kept: they follow from its own cells."""
     monkeypatch.chdir(tmp_path)
-    notebook = nbformat.read(JUDGE, as_version=4)
+    notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
     first, *cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert first.source.startswith("%pip install") and not first.outputs
@@ -127,20 +128,20 @@ def test_the_one_that_judges_shows_what_it_prints_and_begins_with_what_a_hosted_
         *body, last = ast.parse(cell.source).body
         ends = isinstance(last, ast.Expr) and "Markdown" in ast.unparse(last)
         with contextlib.redirect_stdout(io.StringIO()) as printed:
-            exec(compile(ast.Module(body if ends else [*body, last], []), JUDGE.name, "exec"), names)
+            exec(compile(ast.Module(body if ends else [*body, last], []), path.name, "exec"), names)
         outputs = [v4.new_output("stream", text=printed.getvalue())] if printed.getvalue() else []
         if ends:
             assert isinstance(last, ast.Expr)
-            shown = eval(compile(ast.Expression(last.value), JUDGE.name, "eval"), names)
+            shown = eval(compile(ast.Expression(last.value), path.name, "eval"), names)
             outputs.append(v4.new_output("display_data", {"text/markdown": shown.data}))
         if request.config.getoption("--update-golden"):
             cell.outputs, cell.execution_count = outputs, n
         assert cell.outputs == outputs, "pytest --update-golden writes it anew"
     if request.config.getoption("--update-golden"):
-        JUDGE.write_text(v4.writes(notebook) + "\n", encoding="utf-8")
+        path.write_text(v4.writes(notebook) + "\n", encoding="utf-8")
 
 
-OF_A_RUN = sorted(set(NOTEBOOK.parent.glob("*.ipynb")) - {JUDGE})
+OF_A_RUN = sorted(set(NOTEBOOK.parent.glob("*.ipynb")) - set(KEPT))
 
 
 @pytest.mark.parametrize("path", OF_A_RUN, ids=lambda path: path.stem)
