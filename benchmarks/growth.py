@@ -101,7 +101,9 @@ def package(folder: Path) -> None:
     """Write the package beside the run, and search what is in it for secrets."""
     project = Project.open(folder)
     lock(project)
-    parity = PARITY.model_copy(update={"policy_digest": Unpacked(folder).told.policy_digest})
+    run = Unpacked(folder)
+    prompts = min(PARITY.prompts, len(run.heldout.items))
+    parity = PARITY.model_copy(update={"policy_digest": run.told.policy_digest, "prompts": prompts})
     with quietly():
         members = sealed(members_of(project, parity))
         cleared(members, (), ())

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from assay.core.seeds import rng
+from assay.rollout.evaluation.clusters import cluster_sums
 from assay.verdict.statistics import intervals, report
 from assay.verdict.statistics import tests as tests_module
 from assay.verdict.statistics.intervals import median_difference_interval, resample_counts
@@ -23,7 +24,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def noted(n: int, *rest: int, **more: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         sizes.append(n)
-        return resample_counts(n, *rest, **more)  # type: ignore[arg-type,return-value]
+        return resample_counts(n, *rest, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(intervals, "MOST_RESAMPLED", MOST)
     for module in (intervals, report, tests_module):
@@ -37,12 +38,12 @@ def test_no_table_of_resamples_has_more_clusters_than_are_resampled(drawn: list[
     found = measure_columns({"mean_tokens": list(values)}, clusters, rng(0))["mean_tokens"]
     shifted = [value + 0.5 + 0.01 * k for k, value in enumerate(rng("more").normal(size=2 * N))]
     gap = median_difference_interval(list(values), shifted, (clusters, clusters), rng(1))
-    sums = intervals.cluster_sums(list(values), clusters)
+    sums = cluster_sums(list(values), clusters)
     assert sums is not None
     mean = open_mean_interval(sums, rng(2))
     assert drawn == [MOST, MOST, MOST]
     for each in (found, gap, mean):
-        assert each.low is not None and each.high is not None
+        assert each.low is not None and each.value is not None and each.high is not None
         assert each.low < each.value < each.high
     # As wide as the standard error says: groups lose few degrees of freedom.
     assert found.high is not None and found.low is not None

@@ -143,6 +143,19 @@ def test_code_that_changes_its_own_state_is_remembered_as_it_would_play_again(ro
     assert "item r1, draw 0" in graded_again(once, suite(task), expected, "them")[0]
 
 
+def test_no_more_steps_are_remembered_than_there_is_memory_for_and_play_stays_the_same(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("assay.stages.render_evidence.remembered.MOST", 7)
+    task = game(root)
+    plays, once = suite(task).plays(), Remembered(task)
+    expected = play_baseline(task, task.baselines()["chance"], plays, "chance")
+    for each in plays:
+        assert play_baseline(cast(Task, once), task.baselines()["chance"], [each], "chance")[0] in expected
+        assert len(once._steps) <= 7
+    assert sum(len(episode.turns) for episode in expected) > 2 * 7
+
+
 def test_items_that_share_an_id_are_remembered_apart_and_own_code_is_asked_each_time(root: Path) -> None:
     task = game(root)
     one, other = (task.item({"id": "r1", "steps": steps}) for steps in (2, 5))

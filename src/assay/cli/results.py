@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated
 
@@ -117,11 +118,15 @@ def verdict(
     from assay.verdict.evidence.claim.voids import gate_code
 
     project = Project.open(Path.cwd())
-    claim = claim_at_hand(project)
+    read = cache(partial(project.inputs, "heldout", "validation", "secondary"))
+    claim = claim_at_hand(project, read)
     say(f"{project.params.dataset.name}: {claim.verdict}: {claim.sentence}")
     if claim.first_said:
         say(claim.first_said)
-    for kind, said in (*(("warning", each) for each in claim.warnings), *opened_since(project, claim)):
+    for kind, said in (
+        *(("warning", each) for each in claim.warnings),
+        *opened_since(project, claim, read().heldout),
+    ):
         say(f"{kind}: {said}")
     say(f"report: {place_of('report.html')}")
     raise typer.Exit(gate_code(claim, strict=gate))

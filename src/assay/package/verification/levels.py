@@ -212,12 +212,21 @@ def _beside(
     to wait for it; `told` are the arguments of its `Unpacked`."""
     if processes < 2:
         package = Unpacked(*told)
-        yield lambda look: cache(partial(look, package))
+        yield lambda look: cache(partial(_look_alone, look, package))
         return
     # A fork has everything imported already; elsewhere it is not safe.
     context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
     with ProcessPoolExecutor(1, mp_context=context, initializer=_open, initargs=told) as pool:
         yield lambda look: pool.submit(_look, look).result
+
+
+def _look_alone(look: Looks, package: Unpacked) -> list[Check]:
+    """Return what a look finds; its episodes are read again by the next one, and not held beside those of the
+    claim."""
+    try:
+        return look(package)
+    finally:
+        package.forget_episodes()
 
 
 def _open(*told: Any) -> None:

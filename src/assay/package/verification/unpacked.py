@@ -184,6 +184,11 @@ class Unpacked:
             self._episodes[name] = read_records(self.results(f"{name}.jsonl"), Episode, fix=FIX)
         return self._episodes[name]
 
+    def forget_episodes(self) -> None:
+        """Let go of the episodes of all arms, and of what they led to."""
+        self._episodes.clear()
+        self.__dict__.pop("replayed", None)
+
     @cached_property
     def reports(self) -> Mapping[str, Report]:
         """The reports as stored, by the arm's name."""

@@ -8,7 +8,7 @@ its learning rate.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -22,7 +22,7 @@ from assay.pipeline.inputs import read_fingerprint
 from assay.pipeline.project import Project
 from assay.rollout.dataset.external import read_training
 from assay.rollout.dataset.source import MAX_FILE_BYTES
-from assay.stages.render_evidence.claim_inputs import plan_asked
+from assay.stages.render_evidence.claim_inputs import Suites, plan_asked
 from assay.verdict.evidence.claim.base_facts import BaseFacts
 from assay.verdict.evidence.claim.claim import UNREAD, Claim
 from assay.verdict.evidence.claim.plan import ClaimPlan
@@ -34,14 +34,18 @@ STAGES = ("fingerprint", "base", "pre_eval", "train", "control", "post_eval", "r
 FIX = "./run repro"
 
 
-def claim_at_hand(project: Project) -> Claim:
+def claim_at_hand(project: Project, read: Callable[[], Suites] | None = None) -> Claim:
     """Return the claim about the settings and data at hand.
+
+    Args:
+        project: The run.
+        read: Reads the data at hand, for who needs them as well. None: they are read here.
 
     Raises:
         NoVerdictYet: There is none; says in what the one that stands is another's.
         RecordError: The claim is damaged.
     """
-    if found := differences(project):
+    if found := differences(project, read):
         raise NoVerdictYet(found, data=project.params.dataset.name)
     return _claim(project)
 
@@ -51,9 +55,9 @@ def claim_stands(project: Project) -> bool:
     return project.results("claim.json").is_file()
 
 
-def differences(project: Project) -> list[str]:
+def differences(project: Project, read: Callable[[], Suites] | None = None) -> list[str]:
     """Return in what the claim that stands is not about the settings and data at hand, a line each; none: it
-    is.
+    is. Arguments as of `claim_at_hand`.
 
     Raises:
         RecordError: The claim is damaged.
@@ -62,12 +66,12 @@ def differences(project: Project) -> list[str]:
         return ["no claim was made yet"]
     claim = _claim(project)
     if (claim.before_policy, claim.after_policy) == (UNREAD, UNREAD):
-        return _of_the_plan(project, claim)
+        return _of_the_plan(project, claim, read)
     try:
         lock = _lock(project)
         found = [
             *_of_the_settings(project, lock),
-            *_of_the_plan(project, claim),
+            *_of_the_plan(project, claim, read),
             *_of_the_policies(project, claim),
         ]
         return [*found, *_of_the_files(project, lock)]
@@ -192,13 +196,13 @@ def _is_split(name: str) -> bool:
     return name.endswith(".jsonl") and "/" not in name and not name.startswith(".")
 
 
-def _of_the_plan(project: Project, claim: Claim) -> list[str]:
+def _of_the_plan(project: Project, claim: Claim, read: Callable[[], Suites] | None = None) -> list[str]:
     """Return in what the plan of the claim is not what the settings make of the data as they lie there
     now."""
     try:
         if odd := _of_the_data(project):
             return odd
-        asked = plan_asked(project, claim.plan.cluster_name)
+        asked = plan_asked(project, claim.plan.cluster_name, read() if read else None)
         written = read_record(project.results("claim_plan.json"), ClaimPlan, fix=FIX)
     except AssayError as error:
         return [f"{error.where}: expected {error.expected}, found {error.found}"]

@@ -8,6 +8,8 @@ from typing import Any, cast
 from assay.core.config.tasks import TaskSettings
 from assay.rollout.tasks.protocol import Item, Message, Step, Task
 
+MOST = 100_000  # steps that are remembered, some 250 MB; then all are forgotten
+
 
 def remembered(task: Task, settings: TaskSettings) -> Task:
     """Return a task that plays everything once; one with code of its own is left as it is, since whether that
@@ -42,5 +44,7 @@ class Remembered:
         """Play one completion as the task does."""
         key = (id(state), completion)
         if key not in self._steps:
+            if len(self._steps) >= MOST:
+                self._steps.clear()
             self._steps[key] = state, self._task.step(state, completion)
         return self._steps[key][1]

@@ -98,9 +98,9 @@ def open_mean_interval(sums: ClusterSums, rng: np.random.Generator) -> Interval:
     `means`). Source: Bahadur and Savage (1956), Annals of Mathematical Statistics 27:1115; Berger (1982),
     Technometrics 24:295 (intersection of tests).
     """
+    sums = grouped(sums, rng)
     flips = sign_flip(sums, rng)[1]
-    groups = grouped(sums, rng)
-    boot = studentised_test(groups, resample_counts(len(groups.names), rng))[1]
+    boot = studentised_test(sums, resample_counts(len(sums.names), rng))[1]
     if flips.low is None or flips.high is None or boot.low is None or boot.high is None:
         return flips
     return interval(sums.mean, min(flips.low, boot.low), max(flips.high, boot.high), flips.n)
