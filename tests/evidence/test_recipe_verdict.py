@@ -7,15 +7,17 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
 
 from assay.core.errors import EvidenceError
+from assay.core.records import Interval
 from assay.verdict.evidence.figures.recipe_figures import performance_profile, seeds_forest
 from assay.verdict.evidence.recipe.contest import Contest
 from assay.verdict.evidence.recipe.records import RecipeClaim
-from assay.verdict.evidence.recipe.runs import Run
+from assay.verdict.evidence.recipe.runs import KnownRival, Run
 from assay.verdict.evidence.recipe.tables import (
     RecipeComparison,
     compare_runs,
@@ -23,9 +25,12 @@ from assay.verdict.evidence.recipe.tables import (
     contests_frame,
     csv_rows,
 )
+from assay.verdict.evidence.words.remarks import Remark, remark
 from recipe_material import BASE, BEFORE, facts, run, runs
 from synthetic_episodes import arm
 from test_figures import words
+
+GAP = Interval(value=-0.2, low=-0.3, high=-0.1, n=20)
 
 
 @cache
@@ -47,6 +52,46 @@ def test_six_seeds_that_all_gain_improve_and_the_sentence_has_its_form() -> None
         r" held-out suite\."
     )
     assert re.fullmatch(form, found.sentence)
+
+
+def ahead(seed: int) -> KnownRival:
+    """Return a use of the base that is better than the run of a seed."""
+    behind = Interval(value=-0.1 - 0.01 * seed, low=-0.3, high=-0.05, n=20)
+    return KnownRival(kind="instead of training", difference=behind, p=0.001)
+
+
+def test_recipes_in_english_are_those_of_the_golden_file(golden: Callable[[str, str], None]) -> None:
+    lucky = [e.model_copy(update={"success": True}) for e in BEFORE]
+    lost = remark("worse_on_suite", suite="traps", before=0.5, after=0.3, difference=GAP)
+    cases: dict[str, tuple[list[Run], bool]] = {
+        "better": (six(), False),
+        "better, one-sided": ([planned(r, sided="one-sided") for r in six()], True),
+        "better, and worse beside": ([changed(r, reasons=(lost,)) for r in six()], False),
+        "better, but prompting is better": (
+            [changed(r, rivals=r.claim.rivals | {"greedy": ahead(k)}) for k, r in enumerate(six())],
+            False,
+        ),
+        "better, without skill": ([run(k, 0.6, rivals={"null": lucky}) for k in range(6)], False),
+        "worse": (runs(6, 0.1), False),
+        "nothing shown": (runs(6, 0.35), False),
+        "equivalent": (
+            [planned(r, smallest_effect_points=30.0, worst_cluster=25.0) for r in runs(6, 0.35)],
+            False,
+        ),
+        "hand-picked": (runs(7, 0.6), False),
+        "a second recipe": ([opened(r, recipe_place=2) for r in runs(8, 0.7, seeds=tuple(range(8)))], False),
+        "too few": (six()[:5], False),
+        "two recipes": ([*six(), *runs(6, 0.2, recipe="b")], False),
+        "three recipes": ([*six(), *runs(6, 0.2, recipe="b"), *runs(2, 0.2, recipe="c")], False),
+    }
+    blocks = []
+    for name, (asked, one_sided) in cases.items():
+        found = compare_runs(asked, one_sided=one_sided)
+        each = [*found.recipes, *found.contests]
+        said = [f"{one.marked}: {one.sentence}" for one in each]
+        said += [str(warning) for one in found.recipes for warning in one.warnings]
+        blocks.append("\n".join([f"# {name}", *said]) + "\n")
+    golden("recipes.txt", "\n".join(blocks))
 
 
 def test_the_numbers_are_those_of_the_episodes() -> None:
@@ -74,6 +119,14 @@ def test_the_numbers_are_those_of_the_episodes() -> None:
     )
 
 
+def beaten_by(found: RecipeClaim) -> dict[str | None, int]:
+    """Return by how many runs each player was beaten that they are not shown to beat together."""
+    (reason,) = found.reasons
+    assert reason.code == "seeds_not_beaten" and reason.values["runs"] == len(found.seeds)
+    rivals: Any = reason.values["rivals"]
+    return {each["name"]: each["beaten"] for each in rivals}
+
+
 def changed(r: Run, **changes: object) -> Run:
     return replace(r, claim=r.claim.model_copy(update=changes))
 
@@ -90,59 +143,67 @@ def opened(r: Run, **changes: object) -> Run:
 @pytest.mark.parametrize(
     ("picked", "why"),
     [
-        (lambda six: six[:5], "without 1 seed (5)"),
-        (lambda _: runs(7, 0.6), "with 1 seed (6)"),
-        (lambda six: [*six[:5], run(11, 0.6)], "without 1 seed (5) and with 1 seed (11)"),
-        (lambda six: [planned(r, seeds=()) for r in six], "the plan registers no seeds"),
+        (lambda six: six[:5], remark("other_seeds", missing=[5], more=[])),
+        (lambda _: runs(7, 0.6), remark("other_seeds", missing=[], more=[6])),
+        (lambda six: [*six[:5], run(11, 0.6)], remark("other_seeds", missing=[5], more=[11])),
+        (lambda six: [planned(r, seeds=()) for r in six], remark("no_seeds_planned")),
         (
             lambda six: [planned(r, sided="one-sided") for r in six],
-            "two-sided was asked, the plan says one-sided",
+            remark("other_sides", asked="two-sided", planned="one-sided"),
         ),
         (
             lambda six: [*six[:5], opened(six[5], registered=False)],
-            "registered after the held-out records were seen: a5",
+            remark("registered_late", trainings=["a5"]),
         ),
-        (lambda six: [*six[:5], opened(six[5], recipe_place=None)], "not known of a5"),
+        (
+            lambda six: [*six[:5], opened(six[5], recipe_place=None)],
+            remark("places_not_known", trainings=["a5"]),
+        ),
         (
             lambda six: [*six[:4], opened(six[4], rolls=2), opened(six[5], rolls=1)],
-            "trained again before: a4, a5",
+            remark("other_rolls", trainings=["a4", "a5"]),
         ),
-        (lambda six: [changed(r, opened=None) for r in six], "not known of a0, a1"),
+        (
+            lambda six: [changed(r, opened=None) for r in six],
+            remark("places_not_known", trainings=[f"a{seed}" for seed in range(6)]),
+        ),
     ],
 )
 def test_seeds_that_are_not_those_of_the_plan_are_marked_in_record_table_and_text(
-    picked: Callable[[list[Run]], list[Run]], why: str
+    picked: Callable[[list[Run]], list[Run]], why: Remark
 ) -> None:
     comparison = compare_runs(picked(six()), one_sided=False)
     found = only(comparison)
-    assert not found.registered and why in found.registration
-    assert "Hand-picked seeds" in found.warnings[0] and why in found.warnings[0]
+    assert found.registration == why
+    picked = f"Hand-picked seeds ({why}), which nothing corrects for."
+    assert picked in found.sentence
     if found.verdict != "NOT EVALUABLE":
-        assert found.sentence.startswith(f"Hand-picked seeds ({found.registration}). The recipe improves")
+        assert found.sentence.startswith(f"{picked} The recipe improves")
         text = comparison_markdown(comparison)
         assert "**IMPROVED (hand-picked seeds).**" in text and "| IMPROVED |" not in text.split("## Runs")[0]
 
 
 def test_the_seeds_of_the_plan_carry_no_mark_and_a_second_recipe_pays_with_its_level() -> None:
     found = only(compare_runs(six(), one_sided=False))
-    assert (found.registered, found.registration, found.level) == (True, "", 0.05)
+    assert (found.registration, found.level, found.warnings) == (None, 0.05, ())
     second = only(compare_runs([opened(r, recipe_place=2) for r in six()], one_sided=False))
-    assert (second.registered, second.level) == (True, 0.025)
+    assert (second.registration, second.level) == (None, 0.025)
     whole = only(compare_runs([opened(r, recipe_place=2, rolls=1) for r in six()], one_sided=False))
-    assert (whole.registered, whole.level) == (True, 0.025), "a whole plan rolled again is its second try"
+    assert (whole.registration, whole.level) == (None, 0.025), "a whole plan rolled again is its second try"
     assert second.verdict == "NOT EVALUABLE", "no six seeds can reach a level under 1/32"
     eight = [opened(r, recipe_place=2) for r in runs(8, 0.7, seeds=tuple(range(8)))]
     second = only(compare_runs(eight, one_sided=False))
-    assert second.verdict == "IMPROVED" and "Number 2 to see these" in second.warnings[0]
+    assert second.verdict == "IMPROVED"
+    assert second.warnings == (remark("recipe_place", place=2, looks=None, level=0.025, alpha=0.05),)
 
 
 @pytest.mark.parametrize(("n", "one_sided"), [(1, False), (4, True), (5, False)])
 def test_too_few_seeds_are_refused_without_a_number(n: int, one_sided: bool) -> None:
     found = only(compare_runs(six()[:n], one_sided=one_sided))
     assert found.verdict == "NOT EVALUABLE"
-    plural = "1 seed" if n == 1 else f"{n} seeds"
-    asked = "one-sided test at level 0.05 needs 5" if one_sided else "two-sided test at level 0.05 needs 6"
-    assert found.sentence == f"{plural}, where a {asked}."
+    needed, sided = (5, "one-sided") if one_sided else (6, "two-sided")
+    assert found.reasons == (remark("too_few_seeds", n=n, level=0.05, needed=needed, sided=sided),)
+    assert found.sentence.startswith(f"{found.reason}. ")
     assert found.difference is found.p is None and found.profile == ()
     assert len(found.runs) == n  # what each run shows by itself is still told
 
@@ -162,7 +223,10 @@ def test_seeds_that_gain_and_lose_alike_give_no_evidence_with_the_detectable_eff
     assert found.sentence.startswith(
         "No evidence that the recipe changes held-out success (smallest detectable effect"
     )
-    assert any("got worse" in text for text in found.warnings)
+    (worse,) = found.warnings
+    assert worse.code == "seeds_worse" and worse.values["of"] == 6
+    down = [row.name for row in found.runs if (row.gain.value or 0) < 0]
+    assert worse.values["trainings"] == down != []
 
 
 def test_a_change_too_small_to_matter_is_equivalent() -> None:
@@ -183,9 +247,7 @@ def test_a_recipe_that_loses_is_regressed_however_many_sides_were_asked_about(on
 def test_seeds_that_all_gain_and_do_not_beat_a_trivial_player_show_no_skill() -> None:
     lucky = [e.model_copy(update={"success": True}) for e in BEFORE]
     found = only(compare_runs([run(k, 0.6, rivals={"null": lucky}) for k in range(6)], one_sided=False))
-    assert (
-        found.verdict == "NO SKILL SHOWN" and "null (" in found.reason and "beaten by 0 of 6" in found.reason
-    )
+    assert found.verdict == "NO SKILL SHOWN" and beaten_by(found) == {"null": 0}
     assert found.reason in found.sentence
 
 
@@ -201,13 +263,29 @@ def test_seeds_that_gain_no_more_than_for_random_rewards_show_no_skill() -> None
     plan = {"controls": ("aa", "random_reward")}
     coins = [arm(f"coin {k}", 0.6) for k in range(6)]
     found = only(compare_runs([run(k, 0.6, random_arm=coins[k], **plan) for k in range(6)], one_sided=False))
-    assert found.verdict == "NO SKILL SHOWN" and "the training for random rewards (" in found.reason
+    assert found.verdict == "NO SKILL SHOWN" and beaten_by(found) == {None: 0}
+    assert "the training for random rewards (" in found.sentence
 
 
 def test_a_guardrail_that_every_seed_breaks_is_a_regression() -> None:
     broken = [replace(r, after=arm(f"rash{k}", 0.95, parse_rate=0.7)) for k, r in enumerate(six())]
     found = only(compare_runs(broken, one_sided=False))
-    assert found.verdict == "IMPROVED WITH REGRESSIONS" and "parsed_rate" in found.reason
+    assert found.verdict == "IMPROVED WITH REGRESSIONS"
+    assert found.reasons == (remark("better", level=0.05), remark("worse_beside", measures=["parsed_rate"]))
+    assert "But: got worse: parsed_rate." in found.sentence
+
+
+def test_what_most_seeds_lost_beside_is_a_regression_and_what_few_lost_is_none() -> None:
+    lost = remark("worse_on_suite", suite="traps", before=0.5, after=0.3, difference=GAP)
+
+    def with_losses(n: int) -> RecipeClaim:
+        found = [changed(r, reasons=(lost,)) if k < n else r for k, r in enumerate(six())]
+        return only(compare_runs(found, one_sided=False))
+
+    assert with_losses(3).verdict == "IMPROVED"
+    most = with_losses(4)
+    assert most.verdict == "IMPROVED WITH REGRESSIONS"
+    assert most.reasons[1:] == (remark("worse_in_seeds", n=4, of=6),)
 
 
 @pytest.mark.parametrize("rate", [0.2, 0.35, 0.42, 0.47, 0.6])
@@ -235,7 +313,7 @@ def test_trainings_that_change_nothing_give_no_evidence_and_the_interval_of_item
     assert found.verdict == "NO EVIDENCE" and found.p == 1.0
     assert found.difference is not None
     assert found.difference.high == pytest.approx(1 - 40 ** (-1 / 20), abs=1e-9), "of 20 that never moved"
-    assert any("checkpoint is the base" in text for text in found.warnings)
+    assert [each.code for each in found.warnings] == ["seeds_untrained"]
 
 
 def test_having_seen_almost_nothing_is_not_called_equivalent() -> None:
@@ -282,16 +360,18 @@ def test_the_pair_of_a_later_recipe_pays_for_those_that_are_not_shown() -> None:
     assert [pair(place).level for place in (1, 2, 4)] == pytest.approx([0.05, 0.025, 0.05 / 36])
     assert [pair(place).verdict for place in (1, 4)] == ["A IS BETTER"] * 2
     many = pair(10)  # whoever tried ten recipes and shows the best beside the worst
-    assert many.verdict == "NOT EVALUABLE" and "15 are needed at the level 6.2e-05" in many.sentence
+    (few,) = many.reasons
+    assert (many.verdict, few.code, few.values["needed"]) == ("NOT EVALUABLE", "too_few_in_common", 15)
+    assert few.values["level"] == pytest.approx(0.05 / 810)
 
 
 def test_a_pair_of_seeds_that_no_plan_registered_is_marked_wherever_it_stands() -> None:
     late = [opened(r, registered=False) for r in runs(6, 0.2, recipe="b")]
     part = runs(8, 0.2, recipe="b")
-    for others, why in ((late, "registered after the held-out records"), (part, "not the seeds of the plan")):
+    for others, why in ((late, "registered_late"), (part, "other_seeds")):
         found = compare_runs([*six(), *others], one_sided=False)
         (contest,) = found.contests
-        assert not contest.registered and why in contest.registration
+        assert contest.registration is not None and contest.registration.code == why
         assert contest.sentence.startswith("Hand-picked seeds (")
         assert "**A IS BETTER (hand-picked seeds).**" in comparison_markdown(found)
         assert list(contests_frame(found)["verdict"]) == ["A IS BETTER (hand-picked seeds)"]
@@ -301,7 +381,7 @@ def test_recipes_without_enough_seeds_in_common_are_not_compared() -> None:
     others = [run(seed, 0.4, recipe="b") for seed in range(3, 9)]
     (contest,) = compare_runs([*six(), *others], one_sided=True).contests
     assert contest.verdict == "NOT EVALUABLE" and contest.difference is contest.p is None
-    assert "3 seeds in common, at least 6 are needed" in contest.sentence
+    assert contest.reasons == (remark("too_few_in_common", n=3, needed=6, pairs=1, level=None),)
 
 
 def test_equal_recipes_are_not_told_apart() -> None:
@@ -315,7 +395,7 @@ def test_several_pairs_are_corrected_together() -> None:
     )
     assert all(c.p is not None and c.p_holm is not None and c.p_holm >= c.p for c in found.contests)
     assert [c.verdict for c in found.contests] == ["A IS BETTER", "A IS BETTER", "NO EVIDENCE"]
-    assert all("; Holm p = " in c.sentence for c in found.contests)
+    assert all(c.pairs == 3 and "; Holm p = " in c.sentence for c in found.contests)
 
 
 def test_pairs_that_could_never_reach_the_level_together_are_not_evaluable() -> None:
@@ -325,16 +405,14 @@ def test_pairs_that_could_never_reach_the_level_together_are_not_evaluable() -> 
     assert [(c.verdict, c.difference, c.p, c.p_holm) for c in found.contests] == [
         ("NOT EVALUABLE", None, None, None)
     ] * 3
-    assert (
-        "6 seeds in common, at least 7 are needed for 3 pairs corrected together (Holm)"
-        in found.contests[0].sentence
-    )
+    assert found.contests[0].reasons == (remark("too_few_in_common", n=6, needed=7, pairs=3, level=None),)
 
 
 def test_a_pair_with_enough_seeds_is_tested_beside_pairs_that_have_too_few() -> None:
     found = compare_runs([*six(), *runs(6, 0.2, recipe="b"), *runs(2, 0.19, recipe="c")], one_sided=False)
     assert [c.verdict for c in found.contests] == ["A IS BETTER", "NOT EVALUABLE", "NOT EVALUABLE"]
-    assert "Holm" not in found.contests[0].sentence and found.contests[0].p_holm == found.contests[0].p
+    assert found.contests[0].pairs == 1 and "Holm" not in found.contests[0].sentence
+    assert found.contests[0].p_holm == found.contests[0].p
 
 
 def test_many_differing_settings_make_no_endless_name_and_no_recipe_is_lost() -> None:

@@ -32,7 +32,7 @@ WHOLE = WholeFacts(
     n_prompts=8,
     n_other_prompts=2,
 )
-SEEDS = [{"name": "null", "points": 1.25, "beaten": 2}]
+SEEDS = [{"name": "null", "points": 1.25, "beaten": 2}, {"name": None, "points": -1.25, "beaten": 0}]
 RIVALS = [{"name": "null", "difference": GAP}, {"name": "few_shot", "difference": GAP}]
 INNER, CAUSE = remark("leak", overlap=SHARED), remark("aa_failed", level=0.01)
 # By name, since values of one name are of one kind but where a code says otherwise.
@@ -59,6 +59,8 @@ VALUES: dict[str, Any] = {
     "settings": [{"name": "t", "before": 0, "after": 1}], "sha256": "ab12", "share": 0.75, "status":
     "error", "step": 3, "stopped": "step 3", "strata": ["tier=few"], "suite": "cd" * 32, "times": 2,
     "trained": 50.0, "what": "draws", "where": "a.jsonl, line 3", "worst": 50.0,
+    "alpha": 0.05, "asked": "two-sided", "missing": [5], "more": [6, 7], "pairs": 3, "reasons": [CAUSE],
+    "sided": "two-sided", "text": "as it\nwas", "training": "seed3", "trainings": ["seed3", "seed4"],
 }  # fmt: skip
 OF_CODE: dict[str, dict[str, Any]] = {
     "alarm": {"alarm": RUNG},
@@ -93,8 +95,11 @@ OF_CODE: dict[str, dict[str, Any]] = {
     "target_counts_as_wrong": {"counts": [24, 0], "of": [24, 30]},
     "target_in_prompt": {"counts": [0, 119], "of": [120, 120]},
     "target_repeated": {"counts": [1, 80], "of": [33, 87]},
+    "recipe_place": {"level": 0.0025},
+    "same_run": {"other": "seed4"},
     "failed_in_one_arm": {"fault": "timeout", "counts": [12, 0], "of": [120, 120], "points": 10.0},
     "limit_decides": {"setting": "max_tokens", "before": "64", "after": "4096", "shares": [0.25, 0.0]},
+    "too_few_in_common": {"level": None},
     "measured_otherwise": {
         "task": "sums",
         "differences": [{"name": "filter", "before": "strict-match", "arm": "flexible-extract"}],
@@ -110,8 +115,7 @@ OF_CODE: dict[str, dict[str, Any]] = {
     "other_draws": {
         "arms": [{"arm": "before", "fewest": 2, "most": 2}, {"arm": "after", "fewest": 2, "most": 7}]
     },
-    "random_reward_not_comparable": {"reasons": [CAUSE]},
-    "random_reward_not_evaluable": {"reasons": [CAUSE]},
+    "other_sides": {"planned": "one-sided"},
     "prompting_as_good": {"rivals": RIVALS[1:]},
     "prompting_better": {"rivals": RIVALS},
     "rivals_not_beaten": {"rivals": RIVALS},
@@ -169,10 +173,11 @@ def test_claims_in_english_are_those_of_the_golden_file(golden: Callable[[str, s
     golden("claims.txt", "\n".join(blocks))
 
 
-def test_the_page_of_codes_and_the_schema_are_those_of_the_code() -> None:
+def test_the_page_of_codes_and_the_schemas_are_those_of_the_code() -> None:
     renew = "./run assay publish readme renews it"
     assert (ROOT / reference.PAGE).read_text(encoding="utf-8") == reference.codes_page(), renew
-    assert (ROOT / reference.SCHEMA).read_text(encoding="utf-8") == reference.claim_schema(), renew
+    for name, kind in reference.SCHEMAS.items():
+        assert (ROOT / name).read_text(encoding="utf-8") == reference.schema_of(kind), renew
 
 
 def test_every_code_is_said_somewhere() -> None:

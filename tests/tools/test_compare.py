@@ -21,6 +21,7 @@ from assay.package.recipe import compare
 from assay.pipeline.dvc_lock import md5_at
 from assay.verdict.evidence.claim.openings import Openings
 from assay.verdict.evidence.recipe.tables import RecipeComparison
+from assay.verdict.evidence.words.remarks import remark
 from tests.evidence.conftest import make_claim, make_plan
 from tests.evidence.synthetic_episodes import SUITE, arm
 
@@ -235,7 +236,7 @@ def test_a_run_without_dvc_lock_is_taken_with_a_note(
 ) -> None:
     bare = write_run(tmp_path / "bare", 9, lock=False)
     found = compared(tmp_path, *folders, bare)
-    assert len(found.recipes) == 1 and "is not known: no dvc.lock beside" in found.notes[0]
+    assert len(found.recipes) == 1 and found.notes == (remark("code_not_known", trainings=[str(bare)]),)
 
 
 def _damage(project: Path, name: str, change: Callable[[str], str]) -> None:

@@ -12,16 +12,21 @@ from ruamel.yaml import YAML
 
 from assay.core.errors import RecordError
 from assay.core.evidence_files import place_of
+from assay.core.records import Interval
 from assay.core.storage.files import write_text
 from assay.core.storage.json import read_record, write_json, write_jsonl
 from assay.package.publish import readme
 from assay.package.recipe import recipe_file
 from assay.package.recipe.compare import read_all
 from assay.verdict.evidence.claim.claim import Claim
+from assay.verdict.evidence.formatting import difference_text
 from assay.verdict.evidence.recipe.records import BaseBuilt, SeedRun, SeedsTogether, record_failed
-from assay.verdict.evidence.recipe.tables import compare_runs, seeds_block
+from assay.verdict.evidence.recipe.tables import compare_runs, seeds_block, skill_frame
+from assay.verdict.evidence.words.remarks import remark
 from tests.house import STAGES, reads_and_writes
 from tests.tools.test_compare import BEFORE, RESULTS, write_lock, write_run
+
+NO_NUMBERS: dict[str, None] = dict.fromkeys(("copy_accuracy", "parsed_rate", "success_rate"))
 
 
 def test_the_code_shown_is_that_of_a_finished_seed_not_of_one_that_failed(
@@ -91,13 +96,53 @@ def test_a_damaged_recipe_json_is_refused_and_stays(six: dict[str, Path], tmp_pa
     assert (tmp_path / recipe_file.FILE).read_text() == '{"recipes": {"collider": {}}}'
 
 
+def test_a_recipe_json_of_an_earlier_version_is_read_and_its_texts_are_quoted(
+    six: dict[str, Path], tmp_path: Path
+) -> None:
+    refused = BaseBuilt(base_seed=3, passed=False, reasons=(remark("failed", found="x"),), **NO_NUMBERS)
+    entry = entry_of(six, [refused])
+    old = json.loads(entry.model_dump_json())
+    one = old["recipe"]
+    for told in (old, one, *old["runs"], *old["bases"]):
+        del told["reasons"]
+        told |= {"reason": "as it was"} | ({"warnings": []} if "warnings" in told else {})
+    del one["primary"], one["cluster_name"]
+    old |= {"sentence": "It improves.", "notes": ["a note"]}
+    one |= {"sentence": "It improves.", "registered": False, "registration": "why", "warnings": ["a", "b"]}
+    write_json(tmp_path / recipe_file.FILE, {"recipes": {"collider": old}})
+    read = recipe_file.read_recipes(tmp_path)["collider"]
+    assert read.recipe is not None
+    quoted = {text: remark("earlier_words", text=text) for text in ("as it was", "a note", "why", "a", "b")}
+    assert read.reasons == read.recipe.reasons == read.runs[5].reasons == (quoted["as it was"],)
+    assert read.bases[0].reasons == (quoted["as it was"],)
+    assert (read.recipe.registration, read.remarks) == (
+        quoted["why"],
+        (quoted["a"], quoted["b"], quoted["a note"]),
+    )
+    assert "improves held-out primary metric: +" in read.sentence and "24 clusters" in read.sentence
+    recipe_file.write_recipe(tmp_path, read)
+    assert recipe_file.read_recipes(tmp_path) == {"collider": read}
+
+
+@pytest.mark.parametrize(
+    ("place", "value"), [("runs", 3), ("recipe", "x"), ("notes", [4]), ("reason", None), ("bases", [[]])]
+)
+def test_what_has_the_form_of_no_version_is_refused(
+    six: dict[str, Path], tmp_path: Path, place: str, value: object
+) -> None:
+    old = json.loads(entry_of(six).model_dump_json()) | {"reason": "", "sentence": ""}
+    write_json(tmp_path / recipe_file.FILE, {"recipes": {"collider": old | {place: value}}})
+    with pytest.raises(RecordError, match=r"recipe\.json"):
+        recipe_file.read_recipes(tmp_path)
+
+
 def test_runs_that_are_not_one_recipe_make_no_claim(six: dict[str, Path], tmp_path: Path) -> None:
     other = write_run(tmp_path / "seed5", 5, rate_of_learning=0.01)
     for name in ("pre_eval_greedy.jsonl", "post_eval_greedy.jsonl", "metrics.json"):
         shutil.copy(six["seed5"] / place_of(name), other / place_of(name))
     lock_again(other)
     entry = entry_of(six | {"seed5": other})
-    assert entry.recipe is None and entry.reason == "the runs are of 2 recipes, not of one"
+    assert entry.recipe is None and entry.reasons == (remark("several_recipes", n=2),)
 
 
 def test_a_block_says_when_it_is_of_other_code_than_the_last_run(six: dict[str, Path]) -> None:
@@ -115,8 +160,9 @@ def test_a_block_says_when_it_is_of_other_code_than_the_last_run(six: dict[str, 
 
 
 def test_a_block_shows_every_seed_and_every_base(six: dict[str, Path]) -> None:
-    numbers = dict.fromkeys(("copy_accuracy", "parsed_rate", "success_rate"))
-    refused = BaseBuilt(base_seed=3, passed=False, reason="copy_accuracy | 0.2", **numbers)
+    refused = BaseBuilt(
+        base_seed=3, passed=False, reasons=(remark("failed", found="copy_accuracy | 0.2"),), **NO_NUMBERS
+    )
     rows = [
         line
         for line in seeds_block(entry_of(six, [refused]), "collider", None).split("\n")
@@ -124,7 +170,7 @@ def test_a_block_shows_every_seed_and_every_base(six: dict[str, Path]) -> None:
     ]
     first = ["| training seed", "| ---", *(f"| {k}" for k in range(6)), "| base seed", "| ---", "| 3"]
     assert [row.split(" | ")[0] for row in rows] == first
-    assert "no: copy_accuracy \\| 0.2 | missing" in rows[-1]
+    assert "no: \u201ccopy_accuracy \\| 0.2\u201d | missing" in rows[-1]
 
 
 def test_the_code_digest_is_that_of_what_decides_numbers() -> None:
@@ -193,6 +239,18 @@ def test_readme_gets_its_blocks_and_keeps_the_rest(
 def test_a_failed_run_has_no_number_at_all() -> None:
     run = record_failed("a-seed3", 3, "the disk was full")
     numbers = {
-        name: value for name, value in run if name not in ("name", "seed", "state", "reason", "warnings")
+        name: value for name, value in run if name not in ("name", "seed", "state", "reasons", "warnings")
     }
     assert not any(numbers.values()) and 0 not in numbers.values() and isinstance(run, SeedRun)
+
+
+def test_where_a_seed_is_warned_of_silence_its_table_counts_no_answer_as_wrong(six: dict[str, Path]) -> None:
+    change = Interval(value=-0.02, low=-0.06, high=0.02, n=372)
+    told = {"flags": ["spin_correct"], "among": None, "before": 0.7, "after": 0.5, "changes": [change]}
+    entry = entry_of(six)
+    runs = [run.model_copy(update={"warnings": (remark("answered_only", **told),)}) for run in entry.runs[:1]]
+    (row,) = skill_frame([*runs, *entry.runs[1:]]).to_dict("records")
+    assert row == {
+        "training seed": 0,
+        "spin_acc, no answer as wrong: gain, points": difference_text(change, rate=True),
+    }

@@ -51,6 +51,8 @@ if (prepared / f"{name}-fails").is_file():
 shutil.copytree(prepared / out, here / "evidence/results" / out, dirs_exist_ok=True)
 """
 PREFIX = "collider-tiny_smoke"
+BARRED = "a red alarm of the training is not acknowledged: entropy"
+TWO_SEEDS = remark("too_few_seeds", n=2, level=0.05, needed=6, sided="two-sided")
 
 
 def prepare(folder: Path, seed: int, *, barred: str | None = None) -> None:
@@ -127,9 +129,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "data/collider").mkdir(parents=True)
     (root / "data/collider/train.jsonl").touch()
     prepare(root / "data/prepared/seed-0", 0)
-    prepare(
-        root / "data/prepared/seed-1", 1, barred="a red alarm of the training is not acknowledged: entropy"
-    )
+    prepare(root / "data/prepared/seed-1", 1, barred=BARRED)
     prepare(root / "data/prepared/seed-2", 2)
     (root / "data/prepared/seed-2/train-fails").touch()
     assert seeds.run(root, [0, 1, 2], jobs=2, few=True) == 1
@@ -158,10 +158,14 @@ def test_a_seed_that_fails_or_does_not_count_stands_in_the_record_with_its_reaso
     fine, barred, broken = entry.runs
     assert (fine.verdict, fine.normalised_score) == ("IMPROVED", 0.5)
     assert barred.verdict == "NOT EVALUABLE" and barred.normalised_score is None
-    assert barred.reason == "a red alarm of the training is not acknowledged: entropy"
+    assert barred.reasons == (remark("misgraded", found=BARRED),)
     assert (broken.state, broken.verdict, broken.gain) == ("failed", None, None)
-    assert broken.reason == "evidence: expected a disk, found none"
+    assert broken.reasons == (remark("failed", found="evidence: expected a disk, found none"),)
     assert (entry.verdict, entry.recipe) == ("NOT EVALUABLE", None)
+    assert entry.reasons == (
+        remark("seed_not_evaluable", training=barred.name, reasons=barred.reasons),
+        remark("seed_failed", training=broken.name, reasons=broken.reasons),
+    )
     for run in (barred, broken):
         assert (
             run.name in entry.sentence
@@ -185,11 +189,9 @@ def test_what_is_finished_does_not_run_again_unless_it_failed_and_is_told_where_
     assert ran == {"-seed2"}
     entry = recipe_file.read_recipes(moved)["collider"]
     assert [run.verdict for run in entry.runs] == ["IMPROVED", "IMPROVED"]
-    assert entry.verdict == "NOT EVALUABLE" and entry.reason.startswith(
-        "2 seeds, where a two-sided test at level 0.05 needs 6"
-    )
-    assert entry.notes == ("Trained by the same recipe and left out here: seed 1.",)
-    assert entry.notes[0] in seeds_block(entry, "collider", None)
+    assert (entry.verdict, entry.reasons) == ("NOT EVALUABLE", (TWO_SEEDS,))
+    assert entry.notes == (remark("seeds_not_asked", seeds=[1]),)
+    assert str(entry.notes[0]) in seeds_block(entry, "collider", None)
 
 
 def test_a_seed_that_another_process_is_at_is_told_and_ends_no_other(
@@ -246,10 +248,7 @@ def test_all_seeds_of_a_call_are_of_one_state_of_the_project_and_too_few_are_tol
     (root / "data/new/seed-3").rename(prepared / "seed-3")
     assert seeds.run(root, [0, 3], few=True) == 0
     entry = recipe_file.read_recipes(root)["collider"]
-    assert (
-        entry.reason.startswith("2 seeds, where a two-sided test")
-        and "edited" in (root / "src/stage.py").read_text()
-    )
+    assert entry.reasons == (TWO_SEEDS,) and "edited" in (root / "src/stage.py").read_text()
     assert said[0].startswith("these are not the seeds of the plan (claim.seeds: 0)")
     assert said[1].startswith("there will be no verdict over seeds: 2 seeds, where a two-sided test")
 

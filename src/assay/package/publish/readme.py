@@ -18,7 +18,7 @@ from assay.stages.render_evidence.at_hand import claim_at_hand
 from assay.verdict.evidence.claim.claim import Claim
 from assay.verdict.evidence.escape import visible
 from assay.verdict.evidence.recipe.tables import seeds_block
-from assay.verdict.evidence.words.reference import PAGE, SCHEMA, claim_schema, codes_page
+from assay.verdict.evidence.words.reference import PAGE, SCHEMAS, codes_page, schema_of
 
 CLI = "docs/cli.md"
 TASKS = tasks_with_data()
@@ -87,7 +87,7 @@ def marks(name: str) -> tuple[str, str]:
 
 
 def run(root: Path, reference: str) -> None:
-    """Write docs/cli.md, the page of claims with its schema, and the generated blocks of PAGES; the rest
+    """Write docs/cli.md, the page of claims with its schemas, and the generated blocks of PAGES; the rest
     stays.
 
     Raises:
@@ -96,7 +96,8 @@ def run(root: Path, reference: str) -> None:
     texts = {page: read_text(root / page, fix="run this in the project's folder") for page in PAGES}
     write_text(root / CLI, reference)
     write_text(root / PAGE, codes_page())
-    write_text(root / SCHEMA, claim_schema())
+    for name, kind in SCHEMAS.items():
+        write_text(root / name, schema_of(kind))
     found = make_blocks(root)
     for page, names in PAGES.items():
         text = texts[page]

@@ -26,7 +26,7 @@ from assay.pipeline.project import Project
 from assay.stages.render_evidence.at_hand import changed_settings, claim_at_hand
 from assay.verdict.evidence.figures.drawing import render
 from assay.verdict.evidence.figures.recipe_figures import performance_profile, seeds_forest
-from assay.verdict.evidence.recipe.runs import RUNS, KnownClaim, KnownTraining, Run, mark
+from assay.verdict.evidence.recipe.runs import RUNS, KnownClaim, KnownTraining, Run
 from assay.verdict.evidence.recipe.tables import (
     CSV_COLUMNS,
     RecipeComparison,
@@ -37,7 +37,8 @@ from assay.verdict.evidence.recipe.tables import (
     csv_rows,
     recipes_frame,
 )
-from assay.verdict.evidence.recipe.verdict import MEANING
+from assay.verdict.evidence.words.over_seeds import MEANING
+from assay.verdict.evidence.words.remarks import Remark, remark
 
 
 def run(root: Path, names: Sequence[str], *, one_sided: bool, out: Path | None) -> None:
@@ -51,7 +52,7 @@ def run(root: Path, names: Sequence[str], *, one_sided: bool, out: Path | None) 
         fix = "--out with another name"
         raise RecordError("a folder to write in", found="a file", where=str(out), fix=fix)
     runs = read_all(root, names or [*list_experiments(root), WORKSPACE])
-    notes: list[str] = []
+    notes: list[Remark] = []
     if not names:
         runs, notes = drop_copies(runs)
     runs, unknown = drop_unknown_code(runs)
@@ -89,7 +90,7 @@ def read_all(root: Path, names: Sequence[str]) -> list[Run]:
     return runs
 
 
-def drop_copies(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
+def drop_copies(runs: Sequence[Run]) -> tuple[list[Run], list[Remark]]:
     """Return the runs without those that are another one's copy in everything, and a note of each copy.
 
     After `dvc exp run` the workspace holds the newest experiment a second time.
@@ -99,13 +100,13 @@ def drop_copies(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
     for run in runs:
         same = [k for k in kept if (k.trained, k.settings, k.claim) == (run.trained, run.settings, run.claim)]
         if same:
-            notes.append(f"{run.name} is the same run as {same[0].name}, and counted once.")
+            notes.append(remark("same_run", training=run.name, other=same[0].name))
         else:
             kept.append(run)
     return kept, notes
 
 
-def drop_unknown_code(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
+def drop_unknown_code(runs: Sequence[Run]) -> tuple[list[Run], list[Remark]]:
     """Return the runs, without code in their settings if it is not known of all; then a note says so."""
     unknown = [run.name for run in runs if not any(name.startswith(CODE) for name in run.settings)]
     if not unknown:
@@ -114,19 +115,18 @@ def drop_unknown_code(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
         replace(run, settings={k: v for k, v in run.settings.items() if not k.startswith(CODE)})
         for run in runs
     ]
-    named = ", ".join(unknown)
-    return bare, [f"Whether the same code trained them is not known: no dvc.lock beside {named}."]
+    return bare, [remark("code_not_known", trainings=unknown)]
 
 
 def print_comparison(found: RecipeComparison) -> None:
     """Say verdicts, then tables, then what the intervals are for."""
     for recipe in found.recipes:
         title = f"{recipe.recipe}: " if len(found.recipes) > 1 else ""
-        say(f"{title}{mark(recipe.verdict, recipe.registered)}: {recipe.sentence}")
+        say(f"{title}{recipe.marked}: {recipe.sentence}")
         for warning in recipe.warnings:
             say(f"warning: {title}{warning}")
     for contest in found.contests:
-        say(f"{mark(contest.verdict, contest.registered)}: {contest.sentence}")
+        say(f"{contest.marked}: {contest.sentence}")
     for note in found.notes:
         say(f"note: {note}")
     frames = [comparison_frame(found), recipes_frame(found)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Any
@@ -12,7 +13,7 @@ from assay.core.errors import AssayError, ConfigError
 from assay.core.evidence_files import RESULTS, place_of
 from assay.core.records import Episode, TrainFacts
 from assay.core.storage.files import read_bytes, read_text, sha256_bytes
-from assay.core.storage.json import digest, loads, read_record, read_records, write_json
+from assay.core.storage.json import digest, dumps, loads, parse_records, read_record, read_records, write_json
 from assay.core.storage.yaml import read_yaml
 from assay.package.recipe.compare import (
     APART,
@@ -37,10 +38,11 @@ from assay.verdict.evidence.recipe.records import (
     record_finished,
 )
 from assay.verdict.evidence.recipe.tables import compare_runs
+from assay.verdict.evidence.words.over_seeds import NOT_EVALUABLE
+from assay.verdict.evidence.words.remarks import Remark, remark
 from assay.verdict.statistics.report import Reports
 
 FILE = f"{RESULTS}/recipe.json"
-NOT_EVALUABLE = "NOT EVALUABLE"
 LAST = "render_evidence"  # the stage that ends a run
 # The stages whose code decides the numbers of a run; how they are drawn changes none.
 DECIDE = ("fingerprint", "base", "pre_eval", "train", "control", "post_eval")
@@ -54,7 +56,35 @@ def read_recipes(root: Path) -> dict[str, SeedsTogether]:
     Raises:
         RecordError: It is damaged, or of another version.
     """
-    return dict(read_record(root / FILE, Recipes, fix=_FIX).recipes) if (root / FILE).is_file() else {}
+    if not (root / FILE).is_file():
+        return {}
+    found = loads(read_text(root / FILE, fix=_FIX), where=FILE, fix=_FIX)
+    with suppress(TypeError, AttributeError, LookupError):  # of another form altogether, which is refused
+        found = {"recipes": {task: _of_today(entry) for task, entry in found["recipes"].items()}}
+    (read,) = parse_records(dumps(found), Recipes, where=FILE, fix=_FIX)
+    return dict(read.recipes)
+
+
+def _of_today(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return an entry of recipe.json in which texts, as earlier versions had them, are quoted as remarks."""
+    if "sentence" not in entry:
+        return entry
+    runs, bases = ([_quoting(each) for each in entry[name]] for name in ("runs", "bases"))
+    recipe = entry["recipe"]
+    if recipe is not None:  # what was measured, and of what, stood in its sentence alone
+        recipe = {"primary": "primary metric", "cluster_name": "clusters"} | _quoting(recipe)
+    return _quoting(entry) | {"recipe": recipe, "runs": runs, "bases": bases}
+
+
+def _quoting(record: dict[str, Any]) -> dict[str, Any]:
+    def quoted(texts: Sequence[str]) -> list[dict[str, Any]]:
+        return [{"code": "earlier_words", "values": {"text": text}} for text in texts if text]
+
+    told = {name: quoted(record[name]) for name in ("warnings", "notes") if name in record}
+    kept = {name: each for name, each in record.items() if name not in ("reason", "sentence", "registered")}
+    if "registration" in record:
+        kept["registration"] = next(iter(quoted([record["registration"]])), None)
+    return kept | told | {"reasons": quoted([record["reason"]])}
 
 
 def write_recipe(root: Path, found: SeedsTogether) -> None:
@@ -123,7 +153,8 @@ def read_base(copy: Path, seed: int | None, failure: str | None) -> BaseBuilt:
     facts = _read_json(copy / place_of("base.json")) if failure is None else {}
     names = ("copy_accuracy", "parsed_rate", "success_rate")
     numbers: dict[str, Any] = {name: facts.get(name) for name in names}
-    return BaseBuilt(base_seed=seed or 0, passed=failure is None, reason=failure or "", **numbers)
+    why = () if failure is None else (remark("failed", found=failure),)
+    return BaseBuilt(base_seed=seed or 0, passed=failure is None, reasons=why, **numbers)
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -144,7 +175,7 @@ def combine_seeds(
 
     Among the runs and their copies are those that failed: leaving one out would flatter the rest.
     """
-    claim, reason, notes = _claim_together(copies, runs, one_sided=one_sided)
+    claim, stops, notes = _claim_together(copies, runs, one_sided=one_sided)
     locked = [copy for copy in copies if (copy / LOCK).is_file()]
     # A seed that failed can have a dvc.lock of an earlier run, by other code.
     done = {run.name for run in runs if run.state == "finished"}
@@ -154,8 +185,7 @@ def combine_seeds(
         task=task,
         preset=preset,
         verdict=claim.verdict if claim else NOT_EVALUABLE,
-        reason=claim.reason if claim else reason,
-        sentence=claim.sentence if claim else f"The recipe over seeds is not evaluable: {reason}.",
+        reasons=claim.reasons if claim else tuple(stops),
         code_digest=code,
         data_digest=data,
         settings_digest=settings,
@@ -193,22 +223,22 @@ def read_together(copies: Sequence[Path]) -> SeedsTogether:
 
 def _claim_together(
     copies: Sequence[Path], runs: Sequence[SeedRun], *, one_sided: bool
-) -> tuple[RecipeClaim | None, str, Sequence[str]]:
-    """Return what the runs show together, or None with the reason; and notes."""
-    bad = [run for run in runs if run.verdict in (None, NOT_EVALUABLE)]
+) -> tuple[RecipeClaim | None, Sequence[Remark], Sequence[Remark]]:
+    """Return what the runs show together, or None with why they show nothing; and notes."""
+    code = {None: "seed_failed", NOT_EVALUABLE: "seed_not_evaluable"}
+    bad = [run for run in runs if run.verdict in code]
     if bad:
-        what = {None: "failed", NOT_EVALUABLE: "is NOT EVALUABLE"}
-        return None, "; ".join(f"{run.name} {what[run.verdict]} ({run.reason})" for run in bad), ()
+        return None, [remark(code[run.verdict], training=run.name, reasons=run.reasons) for run in bad], ()
     try:
         # A folder is read where it lies; the scratch folder is for runs out of git.
         read = [replace(read_run(copy, str(copy), copy), name=copy.name) for copy in copies]
         read, notes = drop_unknown_code(read)
         found = compare_runs(read, one_sided=one_sided)
     except AssayError as error:
-        return None, describe(error, *copies), ()
+        return None, [remark("not_together", found=describe(error, *copies))], ()
     if len(found.recipes) != 1:
-        return None, f"the runs are of {len(found.recipes)} recipes, not of one", ()
-    return found.recipes[0], "", [*found.notes, *notes]
+        return None, [remark("several_recipes", n=len(found.recipes))], ()
+    return found.recipes[0], (), [*found.notes, *notes]
 
 
 def describe(failure: AssayError | str, *copies: Path) -> str:

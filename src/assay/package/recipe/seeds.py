@@ -26,15 +26,16 @@ from assay.core.storage.locks import hold
 from assay.package.recipe import recipe_file
 from assay.package.recipe.check_seeds import pack_seeds
 from assay.package.recipe.compare import LOCK
-from assay.package.recipe.recipe_file import FILE, LAST, NOT_EVALUABLE, describe, read_stages
+from assay.package.recipe.recipe_file import FILE, LAST, describe, read_stages
 from assay.pipeline.heldout_ledger import LEDGER, NAME, NOTHING, copy_id, memory, merged, openings
 from assay.pipeline.note_openings import adopt
 from assay.pipeline.project import Project
 from assay.verdict.evidence.formatting import difference_text
 from assay.verdict.evidence.recipe.records import SeedRun, SeedsTogether, record_failed
-from assay.verdict.evidence.recipe.runs import mark
 from assay.verdict.evidence.recipe.tables import bases_frame, runs_frame
-from assay.verdict.evidence.recipe.verdict import describe_too_few
+from assay.verdict.evidence.recipe.verdict import too_few
+from assay.verdict.evidence.words.over_seeds import NOT_EVALUABLE
+from assay.verdict.evidence.words.remarks import remark
 from assay.verdict.statistics.openings import opening_level
 from assay.verdict.statistics.seeds_and_items import fewest_runs
 
@@ -167,11 +168,11 @@ def check_request(
 
     if n < fewest_runs(level(n), one_sided=one_sided):
         needed = next(k for k in itertools.count(n) if k >= fewest_runs(level(k), one_sided=one_sided))
-        too_few = describe_too_few(n, level(needed), one_sided=one_sided)
+        told = str(too_few(n, level(needed), one_sided=one_sided))
         if not few:
             expected, fix = f"{needed} seeds or more", f"./run assay seeds 0..{needed - 1}, or add --yes"
-            raise ConfigError(expected, found=too_few, where="assay seeds", fix=fix)
-        complain(f"there will be no verdict over seeds: {too_few}")
+            raise ConfigError(expected, found=told, where="assay seeds", fix=fix)
+        complain(f"there will be no verdict over seeds: {told}")
     return data
 
 
@@ -221,17 +222,15 @@ def add_history(root: Path, recipe: str, found: SeedsTogether) -> SeedsTogether:
             if same and seed.isdecimal() and int(seed) not in found.seeds:
                 others.append(int(seed))
     if others:
-        named = ", ".join(f"seed {seed}" for seed in sorted(others))
-        note = f"Trained by the same recipe and left out here: {named}."
+        note = remark("seeds_not_asked", seeds=sorted(others))
         found = found.model_copy(update={"notes": (*found.notes, note)})
     return found
 
 
 def print_recipe(found: SeedsTogether) -> None:
     """Say the verdict over seeds, what speaks against it, and the tables of seeds and bases."""
-    verdict = found.verdict if found.recipe is None else mark(found.verdict, found.recipe.registered)
-    say(f"{found.task}: {verdict}: {found.sentence}")
-    for warning in (*(found.recipe.warnings if found.recipe is not None else ()), *found.notes):
+    say(f"{found.task}: {found.marked}: {found.sentence}")
+    for warning in found.remarks:
         say(f"warning: {warning}")
     for frame in (runs_frame(found.runs), *([bases_frame(found.bases)] if found.bases else [])):
         say_table(list(frame.columns), [[str(cell) for cell in row] for row in frame.itertuples(index=False)])

@@ -129,7 +129,7 @@ def every_seed(runs: Sequence[SeedRun], whole: Interval | None, primary: str) ->
             run.gain,
             "" if run.gain is None else f"n = {run.gain.n} items",
             AFTER,
-            kind="failed" if run.gain is None else f"step {run.chosen_step}",
+            kind=f"step {run.chosen_step}" if run.gain else "not evaluable" if run.verdict else run.state,
         )
         for run in runs
     ]

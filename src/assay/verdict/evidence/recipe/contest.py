@@ -9,14 +9,13 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from assay.core.counting import counted
 from assay.core.records import Interval, Record
 from assay.core.seeds import rng as labelled_rng
 from assay.rollout.evaluation.clusters import Array
 from assay.verdict.evidence.claim.differences import measure_of_primary
-from assay.verdict.evidence.formatting import p_text, signed
 from assay.verdict.evidence.recipe.runs import Registration, Run, Scores, collect_scores, registration_of
-from assay.verdict.evidence.recipe.verdict import describe_interval
+from assay.verdict.evidence.words.over_seeds import contest_said, mark
+from assay.verdict.evidence.words.remarks import Remark, remark
 from assay.verdict.statistics.intervals import interval
 from assay.verdict.statistics.openings import opening_level
 from assay.verdict.statistics.seeds_and_items import (
@@ -34,6 +33,7 @@ from assay.verdict.statistics.seeds_and_items import (
 from assay.verdict.statistics.tests import holm
 
 MEASURED = ("difference", "p", "probability_a_beats_b")
+FEWEST = 2  # clusters that a pair of recipes needs
 
 
 class Contest(Record):
@@ -43,7 +43,7 @@ class Contest(Record):
     a: str
     b: str
     verdict: Literal["A IS BETTER", "B IS BETTER", "NO EVIDENCE", "NOT EVALUABLE"]
-    sentence: str
+    reasons: tuple[Remark, ...] = Field(description="why it is not evaluable")
     seeds: tuple[int, ...] = Field(description="in common: these are paired")
     difference: Interval | None = Field(
         description="over the seeds in common; interval for other seeds and other items"
@@ -53,16 +53,27 @@ class Contest(Record):
         " clusters"
     )
     p_holm: float | None = Field(
-        description="p corrected for all pairs of recipes compared beside it; to be within alpha"
+        description="p corrected for all pairs of recipes tested beside it; to be within alpha"
     )
+    pairs: int = Field(ge=0, description="that were tested together")
+    alpha: float
     level: float = Field(description="for p: what earlier openings of the held-out records left of alpha")
-    registered: bool = Field(
-        description="whether these are the seeds of both plans, all of them and no other"
+    registration: Remark | None = Field(
+        description="why these are not the seeds of both plans, all of them and no other; null: they are"
     )
-    registration: str = Field(description="why not; empty where they are")
     probability_a_beats_b: Interval | None = Field(
         description="a run of A scores above one of B on an item; ties one half"
     )
+
+    @property
+    def marked(self) -> str:
+        """The verdict, with a mark where the seeds are not those of the plans."""
+        return mark(self.verdict, self.registration)
+
+    @property
+    def sentence(self) -> str:
+        """What it says in English."""
+        return contest_said(self)
 
 
 def contests(recipes: Mapping[str, Sequence[Run]]) -> tuple[Contest, ...]:
@@ -103,10 +114,13 @@ def _draft(a: str, b: str, runs_a: Sequence[Run], runs_b: Sequence[Run]) -> dict
     seeds = sorted({run.trained.seed for run in runs_a} & {run.trained.seed for run in runs_b})
     draft: dict[str, Any] = {"a": a, "b": b, "seeds": tuple(seeds)} | dict.fromkeys(MEASURED)
     found = _registration(runs_a, runs_b, seeds)
-    draft |= {"level": found.level, "registered": found.against is None}
-    draft |= {"registration": found.against or ""}
+    draft |= {"level": found.level, "alpha": plan.alpha, "registration": found.against}
     both = collect_scores([*runs_a, *runs_b], measure_of_primary(plan.primary))
-    if both is None or len(seeds) < fewest_runs(plan.alpha, one_sided=False) or len(set(both.clusters)) < 2:
+    if (
+        both is None
+        or len(seeds) < fewest_runs(plan.alpha, one_sided=False)
+        or len(set(both.clusters)) < FEWEST
+    ):
         return draft
     rows = [{run.trained.seed: k for k, run in enumerate(runs)} for runs in (runs_a, runs_b)]
     ours, theirs = both.gains[: len(runs_a)], both.gains[len(runs_a) :]
@@ -130,7 +144,7 @@ def _registration(runs_a: Sequence[Run], runs_b: Sequence[Run], shared: Sequence
         # A pair is two-sided whatever the plan asks of each.
         own = registration_of(runs, one_sided=runs[0].claim.plan.sided == "one-sided")
         if own.against is None and len(shared) < len(runs):
-            own = Registration("not all of the plan's seeds are in common", alpha, None)
+            own = Registration(remark("not_in_common"), alpha, None)
         if own.against is not None or own.place is None:
             return Registration(own.against, alpha, None)
         places.append(own.place)
@@ -174,27 +188,17 @@ def _judged(
 ) -> Contest:
     plan = recipes[draft["a"]][0].claim.plan
     found: Interval | None = draft["difference"]
-    said = f"{draft['a']} against {draft['b']}"
+    draft |= {"p_holm": p_holm, "pairs": n_tested, "reasons": ()}
     if found is None or p_holm is None:
-        needed = fewest_runs(min(plan.alpha / n_pairs, draft["level"]), one_sided=False)
-        together = f" for {n_pairs} pairs corrected together (Holm)" if n_pairs > 1 else ""
-        if draft["level"] < plan.alpha / n_pairs:
-            together = f" at the level {draft['level']:.2g} that earlier openings left"
-        why = f"{counted(len(draft['seeds']), 'seeds')} in common, at least {needed} are needed{together}"
-        if len(draft["seeds"]) >= needed:
-            why = f"fewer than 2 {plan.cluster_name} where {plan.primary} is defined in every run"
-        text = f"{said} is not evaluable: {why}."
-        return Contest(**draft, p_holm=None, verdict="NOT EVALUABLE", sentence=text)
-    numbers = f"{signed(found.value, 100)} points ({describe_interval(found)};"
-    numbers += f" {'Holm ' if n_tested > 1 else ''}{p_text(p_holm)};"
-    numbers += f" {counted(len(draft['seeds']), 'seeds')} in common)"
-    ahead = (found.value or 0.0) * (1 if plan.direction == "higher" else -1) > 0
-    verdict: Literal["A IS BETTER", "B IS BETTER", "NO EVIDENCE"] = "A IS BETTER" if ahead else "B IS BETTER"
-    text = f"{said}: {draft['a'] if ahead else draft['b']} is better: {numbers}."
+        n, each = len(draft["seeds"]), plan.alpha / n_pairs
+        needed = fewest_runs(min(each, draft["level"]), one_sided=False)
+        level = draft["level"] if draft["level"] < each else None
+        why = remark("too_few_in_common", n=n, needed=needed, pairs=n_pairs, level=level)
+        if n >= needed:
+            clusters, measure = plan.cluster_name, plan.primary
+            why = remark("too_few_clusters_in_common", needed=FEWEST, clusters=clusters, measure=measure)
+        return Contest(**draft | {"reasons": (why,)}, verdict="NOT EVALUABLE")
     if p_holm > plan.alpha or draft["p"] > draft["level"]:
-        verdict, text = "NO EVIDENCE", f"{said}: no evidence of a difference: {numbers}."
-    if draft["level"] < plan.alpha:
-        text += f" Tested at the level {draft['level']:.2g} of {plan.alpha:g}, which earlier openings left."
-    if not draft["registered"]:
-        text = f"Hand-picked seeds ({draft['registration']}). {text}"
-    return Contest(**draft, p_holm=p_holm, verdict=verdict, sentence=text)
+        return Contest(**draft, verdict="NO EVIDENCE")
+    ahead = (found.value or 0.0) * (1 if plan.direction == "higher" else -1) > 0
+    return Contest(**draft, verdict="A IS BETTER" if ahead else "B IS BETTER")

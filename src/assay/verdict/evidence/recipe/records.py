@@ -16,6 +16,8 @@ from assay.verdict.evidence.claim.random_reward import RandomRewardControl
 from assay.verdict.evidence.claim.rivals import Rival
 from assay.verdict.evidence.claim.verdict import Guardrail, Verdict
 from assay.verdict.evidence.details.confidence import StatedConfidence
+from assay.verdict.evidence.words.over_seeds import mark, recipe_said
+from assay.verdict.evidence.words.remarks import Remark, remark, say_all
 
 Sided = Literal["one-sided", "two-sided"]
 
@@ -51,14 +53,16 @@ class RecipeClaim(Record):
     )
     verdict: Verdict
     effect: Effect | None
-    reason: str
-    sentence: str
-    warnings: tuple[str, ...]
+    reasons: tuple[Remark, ...] = Field(description="of the verdict, or why there is none")
+    warnings: tuple[Remark, ...]
+    primary: str = Field(description="the measure that decides")
+    cluster_name: str = Field(description="what a cluster of items is called, in the plural")
     sided: Sided
     alpha: float
     level: float = Field(description="at which it was tested: what earlier openings left of alpha")
-    registered: bool = Field(description="whether these are the seeds of the plan, all of them and no other")
-    registration: str = Field(description="why not; empty where they are")
+    registration: Remark | None = Field(
+        description="why these are not the seeds of the plan, all of them and no other; null: they are"
+    )
     seeds: tuple[int, ...]
     n_items: int = Field(ge=0)
     n_clusters: int = Field(ge=0)
@@ -93,6 +97,21 @@ class RecipeClaim(Record):
     profile: tuple[ProfilePoint, ...]
     runs: tuple[SeedRow, ...]
 
+    @property
+    def reason(self) -> str:
+        """Its reasons in English."""
+        return say_all(self.reasons)
+
+    @property
+    def marked(self) -> str:
+        """The verdict, with a mark where the seeds are not those of the plan."""
+        return mark(self.verdict, self.registration)
+
+    @property
+    def sentence(self) -> str:
+        """What it says in English."""
+        return recipe_said(self)
+
 
 class SeedRun(Record):
     """One training seed: what it showed, or why it shows nothing. Differences are shares; null: not
@@ -104,8 +123,8 @@ class SeedRun(Record):
     verdict: str | None = Field(
         description="of this checkpoint against this base; null: the run did not finish"
     )
-    reason: str = Field(description="of the verdict; for a failed run what failed")
-    warnings: tuple[str, ...]
+    reasons: tuple[Remark, ...] = Field(description="of its claim; for a failed run what failed")
+    warnings: tuple[Remark, ...] = Field(description="of its claim")
     chosen_step: int | None
     health: str | None = Field(description="worst alarm of the training")
     base_digest: str | None
@@ -128,13 +147,18 @@ class SeedRun(Record):
     aa_passed: bool | None = Field(description="base against base; null: not run")
     random_reward: RandomRewardControl | None = Field(description="the control arm; null: not run")
 
+    @property
+    def reason(self) -> str:
+        """Its reasons in English."""
+        return say_all(self.reasons)
+
 
 class BaseBuilt(Record):
     """One base built from scratch with another base seed: what its gates measured, or why it was refused."""
 
     base_seed: int = Field(ge=0)
     passed: bool
-    reason: str
+    reasons: tuple[Remark, ...] = Field(description="why it was refused")
     copy_accuracy: float | None
     parsed_rate: float | None
     success_rate: float | None
@@ -146,8 +170,7 @@ class SeedsTogether(Record):
     task: str
     preset: str
     verdict: str = Field(description="NOT EVALUABLE where one seed is: leaving it out would flatter the rest")
-    reason: str
-    sentence: str
+    reasons: tuple[Remark, ...] = Field(description="of the verdict, or why there is none")
     code_digest: str = Field(
         description="of the code that built, trained and measured, as dvc.lock of these runs has it"
     )
@@ -162,7 +185,24 @@ class SeedsTogether(Record):
     recipe: RecipeClaim | None = Field(
         description="all numbers over seeds; null where the runs cannot be put together"
     )
-    notes: tuple[str, ...]
+    notes: tuple[Remark, ...]
+
+    @property
+    def marked(self) -> str:
+        """The verdict, with a mark where the seeds are not those of the plan."""
+        return self.verdict if self.recipe is None else self.recipe.marked
+
+    @property
+    def sentence(self) -> str:
+        """What it says in English."""
+        if self.recipe is not None:
+            return self.recipe.sentence
+        return f"The recipe over seeds is not evaluable: {say_all(self.reasons)}."
+
+    @property
+    def remarks(self) -> tuple[Remark, ...]:
+        """What to read beside the verdict."""
+        return (*(() if self.recipe is None else self.recipe.warnings), *self.notes)
 
 
 class Recipes(Record):
@@ -191,14 +231,13 @@ def record_finished(
         measures: Those after training in its reports.json.
         confidence: That stated after training, in its details.json.
     """
-    of_claim = ("verdict", "reason", "before", "after", "p", "rivals", "random_reward")
+    of_claim = ("verdict", "reasons", "warnings", "before", "after", "p", "rivals", "random_reward")
     of_training = ("seed", "chosen_step", "base_digest", "policy_digest", "chain")
     known: dict[str, Any] = {field: getattr(claim, field) for field in of_claim}
     known |= {field: getattr(trained, field) for field in of_training}
     score = metrics.get("score")
     return SeedRun(
         **known,
-        warnings=tuple(map(str, claim.warnings)),
         name=name,
         state="finished",
         health=trained.health.worst,
@@ -212,9 +251,8 @@ def record_finished(
     )
 
 
-def record_failed(name: str, seed: int, reason: str) -> SeedRun:
-    """Return the record of a run that did not reach a verdict, with the reason and no number at all."""
+def record_failed(name: str, seed: int, found: str) -> SeedRun:
+    """Return the record of a run that did not reach a verdict, with what failed and no number at all."""
     nothing: dict[str, Any] = dict.fromkeys(SeedRun.model_fields)
-    given = {"name": name, "seed": seed, "state": "failed", "reason": reason, "warnings": ()}
-    given |= {"rivals": {}, "measures": {}}
-    return SeedRun.model_validate(nothing | given)
+    given = {"name": name, "seed": seed, "state": "failed", "warnings": (), "rivals": {}, "measures": {}}
+    return SeedRun.model_validate(nothing | given | {"reasons": (remark("failed", found=found),)})

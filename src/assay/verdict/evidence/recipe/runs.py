@@ -12,20 +12,18 @@ from typing import Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from assay.core.counting import counted
 from assay.core.errors import EvidenceError
 from assay.core.records import Episode, HealthLevel, Interval
 from assay.rollout.dataset.suite import Unseen
 from assay.rollout.evaluation.clusters import Array
 from assay.rollout.evaluation.measures import check_complete, value_of
 from assay.verdict.evidence.claim.verdict import DRAFT
-from assay.verdict.evidence.words.remarks import Remark, say_all
+from assay.verdict.evidence.words.remarks import Remark, remark, say_all
 from assay.verdict.statistics.openings import opening_level
 
 ABSENT = "(absent)"
 RUNS = "assay runs compare"
 MOST_NAMED = 3  # settings in the name of a recipe; all of them stand in its record
-HAND_PICKED = "hand-picked seeds"
 
 
 class _Known(BaseModel):
@@ -257,7 +255,7 @@ def _means(episodes: Sequence[Episode], measure: str) -> dict[str, float]:
 class Registration:
     """Why runs are not the registered ones, None where they are; and the level of a test over them."""
 
-    against: str | None
+    against: Remark | None
     level: float
     place: int | None
 
@@ -277,37 +275,23 @@ def registration_of(runs: Sequence[Run], *, one_sided: bool) -> Registration:
     return Registration(None, level, place)
 
 
-def _against(runs: Sequence[Run], *, one_sided: bool) -> str | None:
+def _against(runs: Sequence[Run], *, one_sided: bool) -> Remark | None:
     plan, seeds = runs[0].claim.plan, sorted(run.trained.seed for run in runs)
     asked = "one-sided" if one_sided else "two-sided"
     if not plan.seeds:
-        return "the plan registers no seeds (claim.seeds)"
+        return remark("no_seeds_planned")
     missing, more = sorted({*plan.seeds} - {*seeds}), sorted({*seeds} - {*plan.seeds})
     if missing or more:
-        parts = [f"without {_named(missing)}" if missing else "", f"with {_named(more)}" if more else ""]
-        return f"not the seeds of the plan: {' and '.join(filter(None, parts))}"
+        return remark("other_seeds", missing=missing, more=more)
     if asked != plan.sided:
-        return f"{asked} was asked, the plan says {plan.sided}"
+        return remark("other_sides", asked=asked, planned=plan.sided)
     unknown = [run.name for run in runs if run.claim.opened is None or run.claim.opened.recipe_place is None]
     if unknown:
-        return f"how often the held-out records were opened is not known of {', '.join(unknown)}"
+        return remark("places_not_known", trainings=unknown)
     late = [run.name for run in runs if run.claim.opened is not None and not run.claim.opened.registered]
     if late:
-        return f"registered after the held-out records were seen: {', '.join(late)}"
+        return remark("registered_late", trainings=late)
     rolls = [0 if run.claim.opened is None else run.claim.opened.rolls for run in runs]
     if again := [run.name for run, n in zip(runs, rolls, strict=True) if n != min(rolls)]:
-        return f"of different rolls of the plan, trained again before: {', '.join(again)}"
+        return remark("other_rolls", trainings=again)
     return None
-
-
-def _named(seeds: Sequence[int]) -> str:
-    return f"{counted(len(seeds), 'seeds')} ({', '.join(map(str, seeds))})"
-
-
-def mark(verdict: str, registered: bool) -> str:
-    """Return a verdict as it is shown, with a mark where nothing was registered.
-
-    >>> mark("IMPROVED", True), mark("IMPROVED", False), mark("NOT EVALUABLE", False)
-    ('IMPROVED', 'IMPROVED (hand-picked seeds)', 'NOT EVALUABLE')
-    """
-    return verdict if registered or verdict == "NOT EVALUABLE" else f"{verdict} ({HAND_PICKED})"

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd  # type: ignore[import-untyped,unused-ignore]
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from assay.core.counting import counted
 from assay.core.errors import EvidenceError
-from assay.core.records import Record
+from assay.core.records import Interval, Record
 from assay.rollout.evaluation.measures import column_name
 from assay.verdict.evidence.claim.effect import effect_words
 from assay.verdict.evidence.claim.random_reward import RandomRewardControl
@@ -18,18 +18,11 @@ from assay.verdict.evidence.escape import markdown_table, one_line, visible
 from assay.verdict.evidence.formatting import MISSING, difference_text, interval_text, p_number, percent
 from assay.verdict.evidence.recipe.contest import Contest, contests
 from assay.verdict.evidence.recipe.records import BaseBuilt, RecipeClaim, SeedRun, SeedsTogether
-from assay.verdict.evidence.recipe.runs import (
-    RUNS,
-    Run,
-    check_together,
-    find_settings_apart,
-    group_by_recipe,
-    mark,
-)
-from assay.verdict.evidence.recipe.verdict import MEANING, recipe_claim
-from assay.verdict.evidence.words.remarks import say_all
+from assay.verdict.evidence.recipe.runs import RUNS, Run, check_together, find_settings_apart, group_by_recipe
+from assay.verdict.evidence.recipe.verdict import recipe_claim
+from assay.verdict.evidence.words.over_seeds import MEANING, NOT_EVALUABLE
+from assay.verdict.evidence.words.remarks import Remark, say_all
 
-NOT_EVALUABLE = "NOT EVALUABLE"
 OF_A_RUN = ("seed", "chosen_step", "verdict", "health", "before", "after")
 CSV_COLUMNS = ("recipe", "run", *OF_A_RUN, "gain", "gain_low", "gain_high")
 
@@ -43,10 +36,10 @@ class RecipeComparison(Record):
     n_runs: int = Field(ge=1)
     recipes: tuple[RecipeClaim, ...]
     contests: tuple[Contest, ...]
-    notes: tuple[str, ...]
+    notes: tuple[Remark, ...]
 
 
-def compare_runs(runs: Sequence[Run], *, one_sided: bool, notes: Sequence[str] = ()) -> RecipeComparison:
+def compare_runs(runs: Sequence[Run], *, one_sided: bool, notes: Sequence[Remark] = ()) -> RecipeComparison:
     """Return the comparison of finished runs; their order does not matter.
 
     Raises:
@@ -104,7 +97,7 @@ def recipes_frame(found: RecipeComparison) -> pd.DataFrame:
         gain = difference_text(each.difference, rate=True)
         chance = interval_text(each.probability_of_improvement, rate=True)
         numbers = [len(each.seeds), gain, chance, errors, p_number(each.p)]
-        rows.append([each.recipe, *numbers, mark(each.verdict, each.registered)])
+        rows.append([each.recipe, *numbers, each.marked])
     names = ["mean gain, points", "P(beats base), %", "error from seeds / items"]
     return pd.DataFrame(rows, columns=["recipe", "seeds", *names, "p", "verdict"])
 
@@ -115,8 +108,7 @@ def contests_frame(found: RecipeComparison) -> pd.DataFrame:
     for each in found.contests:
         gap = difference_text(each.difference, rate=True)
         chance = interval_text(each.probability_a_beats_b, rate=True)
-        rows.append([each.a, each.b, len(each.seeds), gap, chance, p_number(each.p_holm)])
-        rows[-1].append(mark(each.verdict, each.registered))
+        rows.append([each.a, each.b, len(each.seeds), gap, chance, p_number(each.p_holm), each.marked])
     numbers = ["A \u2212 B, points", "P(A beats B), %", "p (Holm)"]
     return pd.DataFrame(rows, columns=["A", "B", "seeds in common", *numbers, "verdict"])
 
@@ -126,13 +118,12 @@ def comparison_markdown(found: RecipeComparison) -> str:
     blocks = ["# Recipes over training seeds"]
     for recipe in found.recipes:
         title = "" if len(found.recipes) == 1 else f" {recipe.recipe}:"
-        verdict = mark(recipe.verdict, recipe.registered)
-        blocks.append(f"**{verdict}.**{visible(title)} {visible(recipe.sentence)}")
+        blocks.append(f"**{recipe.marked}.**{visible(title)} {visible(recipe.sentence)}")
     for pair in found.contests:
-        blocks.append(f"**{mark(pair.verdict, pair.registered)}.** {visible(pair.sentence)}")
-    warned = [text for recipe in found.recipes for text in recipe.warnings] + list(found.notes)
+        blocks.append(f"**{pair.marked}.** {visible(pair.sentence)}")
+    warned = [each for recipe in found.recipes for each in recipe.warnings] + list(found.notes)
     if warned:
-        blocks.append("\n".join(f"- {text}" for text in dict.fromkeys(map(visible, warned))))
+        blocks.append("\n".join(f"- {text}" for text in dict.fromkeys(map(visible, map(str, warned)))))
     blocks += ["## Recipes", markdown_table(recipes_frame(found))]
     if found.contests:
         blocks += ["## Against each other", markdown_table(contests_frame(found))]
@@ -171,7 +162,8 @@ def runs_frame(runs: Sequence[SeedRun]) -> pd.DataFrame:
 
 
 def skill_frame(runs: Sequence[SeedRun]) -> pd.DataFrame:
-    """Return one row of text a seed that finished: against the scripted rivals, and its stated confidence."""
+    """Return one row of text a seed that finished: against the scripted rivals, flags of those who answered
+    and, where a claim warns of them, of all, and its stated confidence."""
     rows: list[dict[str, object]] = []
     for run in runs:
         row: dict[str, object] = {"training seed": run.seed}
@@ -182,11 +174,19 @@ def skill_frame(runs: Sequence[SeedRun]) -> pd.DataFrame:
         for name, held in run.measures.items():
             if name.endswith("_correct_rate"):
                 row[f"{column_name(name)}, % (n)"] = f"{interval_text(held, rate=True)} ({held.n})"
+        for told in (each.values for each in run.warnings if each.code == "answered_only"):
+            for flag, change in zip(_listed(told["flags"]), _listed(told["changes"]), strict=True):
+                gain = difference_text(Interval.model_validate(change), rate=True)
+                row[f"{column_name(f'{flag}_rate')}, no answer as wrong: gain, points"] = gain
         if run.confidence is not None:
             row["Brier \u2212 best constant"] = difference_text(run.confidence.difference, rate=False)
         if len(row) > 1:
             rows.append(row)
     return pd.DataFrame(rows).fillna(MISSING)
+
+
+def _listed(value: JsonValue) -> list[JsonValue]:
+    return value if isinstance(value, list) else []
 
 
 def _describe_control(control: RandomRewardControl | None) -> str:
@@ -204,7 +204,7 @@ def bases_frame(bases: Sequence[BaseBuilt]) -> pd.DataFrame:
     rows = []
     for base in bases:
         rates = [percent(rate) for rate in (base.copy_accuracy, base.parsed_rate, base.success_rate)]
-        rows.append([base.base_seed, "yes" if base.passed else f"no: {base.reason}", *rates])
+        rows.append([base.base_seed, "yes" if base.passed else f"no: {say_all(base.reasons)}", *rates])
     return pd.DataFrame(rows, columns=["base seed", "passed", "reads off, %", "parses, %", "success, %"])
 
 
@@ -222,8 +222,7 @@ def seeds_block(
     if found is None:
         return f"Not measured: `./run assay seeds --task {task}` does it.\n"
     seeds, made = counted(len(found.runs), "training seeds"), f"Made by code {found.code_digest[:12]}"
-    verdict = found.verdict if found.recipe is None else mark(found.verdict, found.recipe.registered)
-    blocks = [f"**{verdict}**, {seeds}, preset `{found.preset}`. {one_line(found.sentence)}"]
+    blocks = [f"**{found.marked}**, {seeds}, preset `{found.preset}`. {one_line(found.sentence)}"]
     if code_now is None:
         blocks.append(f"{made}; what code the last run was made by is not known.")
     elif found.code_digest != code_now:
@@ -236,8 +235,8 @@ def seeds_block(
     blocks.append(markdown_table(runs_frame(found.runs)))
     if len(skill := skill_frame(found.runs)):
         blocks.append(markdown_table(skill))
-    if said := [*(found.recipe.warnings if found.recipe is not None else ()), *found.notes]:
-        blocks.append("\n".join(f"- {one_line(text)}" for text in said))
+    if found.remarks:
+        blocks.append("\n".join(f"- {one_line(str(each))}" for each in found.remarks))
     if found.bases:
         blocks.append(markdown_table(bases_frame(found.bases)))
     return "\n\n".join(blocks) + "\n"

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from assay.core.counting import counted
 from assay.core.records import Interval
 from assay.core.seeds import rng as labelled_rng
 from assay.rollout.dataset.suite import FEWEST_CLUSTERS
@@ -17,7 +16,6 @@ from assay.rollout.evaluation.clusters import Array
 from assay.verdict.evidence.claim.differences import measure_of_primary
 from assay.verdict.evidence.claim.effect import Effect, effect_of
 from assay.verdict.evidence.claim.verdict import Guardrail, Shown, decide, judge_guardrail
-from assay.verdict.evidence.formatting import p_text, signed
 from assay.verdict.evidence.recipe.records import ProfilePoint, RecipeClaim, SeedRow
 from assay.verdict.evidence.recipe.runs import (
     ABSENT,
@@ -28,7 +26,7 @@ from assay.verdict.evidence.recipe.runs import (
     collect_scores,
     registration_of,
 )
-from assay.verdict.evidence.words.remarks import Remark, remark, say_all
+from assay.verdict.evidence.words.remarks import Remark, remark
 from assay.verdict.statistics.bounded_mean import smallest_certain_gain
 from assay.verdict.statistics.intervals import interval
 from assay.verdict.statistics.seeds_and_items import (
@@ -69,24 +67,24 @@ def recipe_claim(recipe: str, runs: Sequence[Run], *, apart: Sequence[str], one_
         "sided": "one-sided" if one_sided else "two-sided",
         "alpha": asked.alpha,
         "level": plan.alpha,
-        "registered": registration.against is None,
-        "registration": registration.against or "",
+        "registration": registration.against,
+        "primary": plan.primary,
+        "cluster_name": plan.cluster_name,
         "draws": plan.draws,
         "seeds": tuple(run.trained.seed for run in runs),
         "runs": _rows(runs, found),
         "n_items": 0 if found is None else len(found.items),
         "n_clusters": 0 if found is None else len(set(found.clusters)),
-        "warnings": (*_marks(registration, asked.alpha), *_warnings(runs, sign)),
+        "warnings": (*_place(registration, asked), *_warnings(runs, sign)),
     }
     enough = fewest_runs(plan.alpha, one_sided=one_sided)
     if found is None or len(runs) < enough or head["n_clusters"] < FEWEST_CLUSTERS:
-        reason = describe_too_few(len(runs), plan.alpha, one_sided=one_sided)
+        why_not = too_few(len(runs), plan.alpha, one_sided=one_sided)
         if found is not None and len(runs) >= enough:
-            clusters = counted(head["n_clusters"], plan.cluster_name)
-            reason = f"{clusters}, at least {FEWEST_CLUSTERS} are needed"
+            n, clusters = head["n_clusters"], plan.cluster_name
+            why_not = remark("too_few_clusters_of_seeds", n=n, clusters=clusters, needed=FEWEST_CLUSTERS)
         blank: dict[str, Any] = dict.fromkeys(RecipeClaim.model_fields) | {"guardrails": (), "profile": ()}
-        said = {"verdict": "NOT EVALUABLE", "reason": reason, "sentence": f"{reason}."}
-        return RecipeClaim(**blank | head | said)
+        return RecipeClaim(**blank | head | {"verdict": "NOT EVALUABLE", "reasons": (why_not,)})
     mean = crossed_mean(found.gains, found.clusters)
     flips = labelled_rng("recipe flips", plan.suite_digest, len(runs))
     p_seeds = sign_flip_runs(sign * found.gains.mean(axis=1), flips, one_sided=one_sided)
@@ -101,37 +99,39 @@ def recipe_claim(recipe: str, runs: Sequence[Run], *, apart: Sequence[str], one_
     p = max(p_seeds, p_both, on_one_side(of_items, sign * mean.mean) if one_sided else of_items)
     gain = widest(mean.interval, items_gain, runs_interval(found.gains.mean(axis=1), flips))
     effect = _effect(plan, gain, p, found, one_sided=one_sided)
-    worse = [each.measure for each in guardrails if each.outcome == "regressed"] + _lost_by_most(runs)
+    worse = [each.measure for each in guardrails if each.outcome == "regressed"]
     shown = Shown(
         effect=effect,
         n_clusters=head["n_clusters"],
         level=plan.alpha,
         no_skill=_why_no_skill(runs, plan, sign, flips, one_sided=one_sided),
-        losses=[remark("worse_beside", measures=worse)] if worse else [],
+        losses=[*([remark("worse_beside", measures=worse)] if worse else []), *_lost_by_most(runs)],
         better=_why_not_trained(runs, plan, sign, flips, one_sided=one_sided),
         detectable=detectable,
         needed=FEWEST_CLUSTERS if head["n_clusters"] < FEWEST_CLUSTERS else None,
     )
     verdict, why = decide(shown)
     numbers = _numbers(found, mean, gain, plan)
-    head |= {"verdict": verdict, "effect": effect, "reason": say_all(why), "guardrails": guardrails}
+    head |= {"verdict": verdict, "effect": effect, "reasons": why, "guardrails": guardrails}
     head |= {"p": p, "p_seeds": p_seeds, "p_seeds_items": round(p_both, 10)}
-    claim = RecipeClaim(**head, **numbers, smallest_detectable_points=detectable, sentence="")
-    sentence = recipe_sentence(claim, gain, plan)
-    if registration.against is not None:
-        sentence = f"Hand-picked seeds ({registration.against}). {sentence}"
-    return claim.model_copy(update={"sentence": sentence})
+    return RecipeClaim(**head, **numbers, smallest_detectable_points=detectable)
 
 
-def _marks(registration: Registration, alpha: float) -> list[str]:
-    if registration.against is not None:
-        return [f"Hand-picked seeds, which nothing corrects for: {registration.against}."]
-    if registration.level == alpha:
+def too_few(n_runs: int, level: float, *, one_sided: bool) -> Remark:
+    """Return why so few seeds make no claim about a recipe.
+
+    >>> print(too_few(5, 0.05, one_sided=False))
+    5 seeds, where a two-sided test at level 0.05 needs 6
+    """
+    needed, sided = fewest_runs(level, one_sided=one_sided), "one-sided" if one_sided else "two-sided"
+    return remark("too_few_seeds", n=n_runs, level=level, needed=needed, sided=sided)
+
+
+def _place(registration: Registration, plan: KnownPlan) -> list[Remark]:
+    place, level, alpha = registration.place, registration.level, plan.alpha
+    if level == alpha:
         return []
-    return [
-        f"Number {registration.place} to see these held-out records, tested at the level"
-        f" {registration.level:.2g} of {alpha:g}."
-    ]
+    return [remark("recipe_place", place=place, looks=plan.looks, level=level, alpha=alpha)]
 
 
 def _numbers(found: Scores, mean: CrossedMean, gain: Interval, plan: KnownPlan) -> dict[str, Any]:
@@ -199,10 +199,13 @@ def _why_no_skill(
     needed = {name for name, kind in rivals if kind in ("trivial", "trained otherwise")}
     if not any(kind == "trivial" for _, kind in rivals):
         return remark("no_trivial_rival", level=plan.alpha)
-    against = {name: [_against_rival(run, name) for run in runs] for name in sorted(needed)}
+    # By the name of the player; the training for random rewards has none.
+    against: dict[str | None, list[tuple[float, float | None]]] = {
+        name: [_against_rival(run, name) for run in runs] for name in sorted(needed)
+    }
     controls = [run.claim.random_reward for run in runs]
     if any(each is not None and each.comparable for each in controls):
-        against["the training for random rewards"] = [
+        against[None] = [
             (0.0, None) if each is None or each.ahead is None else (each.ahead.value or 0.0, each.ahead_p)
             for each in controls
         ]
@@ -232,16 +235,16 @@ def _why_not_trained(
         gains = sign * np.array([gain for gain, _ in found])
         ahead = sum(p is not None and p <= plan.alpha and sign * gain < 0 for gain, p in found)
         if sign_flip_runs(-gains, rng, one_sided=one_sided) <= plan.alpha and 2 * ahead > len(runs):
-            mean = interval(sign * float(gains.mean()), np.nan, np.nan, len(runs))
-            lost.append({"name": name, "difference": mean})
-    return remark("prompting_better", rivals=lost) if lost else None
+            lost.append((name, sign * gains))
+    told = [{"name": name, "difference": runs_interval(behind, rng)} for name, behind in lost]
+    return remark("prompting_better", rivals=told) if told else None
 
 
-def _lost_by_most(runs: Sequence[Run]) -> list[str]:
+def _lost_by_most(runs: Sequence[Run]) -> list[Remark]:
     worse = sum(
         any(each.code in ("worse_beside", "worse_on_suite") for each in run.claim.reasons) for run in runs
     )
-    return [f"a measure in {worse} of {len(runs)} seeds"] if 2 * worse > len(runs) else []
+    return [remark("worse_in_seeds", n=worse, of=len(runs))] if 2 * worse > len(runs) else []
 
 
 def _against_rival(run: Run, name: str) -> tuple[float, float | None]:
@@ -284,75 +287,16 @@ def _rows(runs: Sequence[Run], found: Scores | None) -> tuple[SeedRow, ...]:
     return tuple(rows)
 
 
-def _warnings(runs: Sequence[Run], sign: float) -> tuple[str, ...]:
+def _warnings(runs: Sequence[Run], sign: float) -> tuple[Remark, ...]:
     found = []
     red = [run.name for run in runs if run.trained.health.worst == "RED"]
     if red:
-        found.append(f"RED alarms while training: {', '.join(red)}.")
+        found.append(remark("seeds_red", trainings=red))
     gains = {run.name: run.claim.difference for run in runs}
     worse = [name for name, gain in gains.items() if gain is not None and sign * (gain.value or 0.0) < 0]
     if worse:
-        found.append(f"{counted(len(worse), 'seeds')} of {len(runs)} got worse: {', '.join(worse)}.")
+        found.append(remark("seeds_worse", trainings=worse, of=len(runs)))
     same = [run.name for run in runs if run.claim.after_policy == run.claim.before_policy]
     if same:
-        found.append(f"The chosen checkpoint is the base in {', '.join(same)}.")
+        found.append(remark("seeds_untrained", trainings=same))
     return tuple(found)
-
-
-MEANING = (
-    "The interval is for other training seeds and other items of the same kind. All runs share one suite and"
-    " one measurement of the base, so luck in either moves all of them alike; more seeds do not make that"
-    " smaller, more items do. A verdict therefore needs three things: sign flips of whole runs (would other"
-    " seeds do it, on these items?), the mean gain against its error from seeds and items together, and the"
-    " test of bounded means over clusters of items, which takes nothing unseen for impossible. p is the"
-    " largest of the three, and the interval holds those of all three. Every interval is two-sided at 95 %,"
-    " also beside a one-sided p: one-sided, a recipe can be called better although its interval holds 0. The"
-    " smallest detectable effect takes the errors found here for the true ones; with few seeds it is rough."
-    " Probability and profile are bootstrapped over whole seeds and whole clusters of items, clusters within"
-    " their stratum, what the runs share drawn with its item. Another base and data of another kind are not"
-    " covered."
-)
-
-
-def describe_too_few(n_runs: int, alpha: float, *, one_sided: bool) -> str:
-    """Return why so few seeds make no claim about a recipe.
-
-    >>> describe_too_few(5, 0.05, one_sided=False)
-    '5 seeds, where a two-sided test at level 0.05 needs 6'
-    """
-    asked = "one-sided" if one_sided else "two-sided"
-    return (
-        f"{counted(n_runs, 'seeds')}, where a {asked} test at level {alpha:.2g} needs"
-        f" {fewest_runs(alpha, one_sided=one_sided)}"
-    )
-
-
-def describe_interval(found: Interval) -> str:
-    r"""Return a 95 % interval of a difference in words, in points.
-
-    >>> ascii(describe_interval(Interval(value=0.5, low=0.25, high=0.75, n=8)))
-    "'95 % interval +25.0\\u2026+75.0'"
-    """
-    if found.low is None or found.high is None:
-        return "95 % interval missing"
-    return f"95 % interval {signed(found.low, 100)}\u2026{signed(found.high, 100)}"
-
-
-def recipe_sentence(claim: RecipeClaim, gain: Interval, plan: KnownPlan) -> str:
-    """Return the one sentence about a recipe: verb, mean gain, p, counts, and how far it reaches."""
-    what, one_sided = f"held-out {plan.primary}", claim.sided == "one-sided"
-    direction = None if claim.effect is None else claim.effect.direction
-    if direction in ("better", "worse"):
-        opening = f"The recipe {'improves' if direction == 'better' else 'worsens'} {what}"
-    elif claim.effect is not None and claim.effect.size == "equivalent":
-        opening = f"No evidence that the recipe changes {what} by as much as matters (equivalent)"
-    else:
-        detectable = claim.smallest_detectable_points
-        reach = "" if detectable is None else f" (smallest detectable effect {detectable:.1f} points)"
-        opening = f"No evidence that the recipe {'improves' if one_sided else 'changes'} {what}{reach}"
-    sided, both_ways = ("one-sided ", "two-sided ") if one_sided else ("", "")
-    clusters = counted(claim.n_clusters, plan.cluster_name)
-    counts = f"{counted(len(claim.seeds), 'seeds')}, {clusters}, K = {plan.draws}"
-    numbers = f"{both_ways}{describe_interval(gain)}; {sided}{p_text(claim.p)}; {counts}"
-    no_skill = f" No skill shown: {claim.reason}." if claim.verdict == "NO SKILL SHOWN" else ""
-    return f"{opening}: {signed(gain.value, 100)} points ({numbers}).{no_skill} One base, one held-out suite."

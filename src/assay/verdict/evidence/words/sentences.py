@@ -21,6 +21,7 @@ from assay.verdict.evidence.words.remarks import Remark, remark, say_all
 
 if TYPE_CHECKING:
     from assay.verdict.evidence.claim.claim import Claim
+    from assay.verdict.evidence.recipe.records import RecipeClaim
 
 
 # What of results that were made elsewhere is nearly always so.
@@ -84,7 +85,7 @@ def sentence_of(claim: Claim) -> str:
     return " ".join([_begun(claim, text), *filter(None, further), _reach(claim)])
 
 
-def beware_said(claim: Claim) -> str:
+def beware_said(claim: Claim | RecipeClaim) -> str:
     """Return what must be known at once of those that the reasons and warnings have a headline for; "" where
     none has."""
     kinds = dict.fromkeys(filter(None, (each.kind for each in (*claim.reasons, *claim.warnings))))
