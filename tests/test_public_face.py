@@ -249,7 +249,7 @@ def test_arms_and_scores_are_called_by_their_names() -> None:
     assert (barred.code, barred.values["arm"], barred.values["n"]) == ("no_score", "after", 20)
     before, after = both(metric="f1")[0], both(metric="acc")[1]
     (told,) = compare(before, after).reasons
-    assert told.code == "measured_otherwise" and "metric f1 and acc" in str(told)
+    assert told.code == "measured_otherwise" and "metric (f1, then acc)" in str(told)
     assert not any(each.code == told.code for each in compare(*both(metric="acc")).reasons)
 
 

@@ -116,7 +116,7 @@ def test_one_of_a_kind_is_said_in_the_singular() -> None:
     assert (
         str(found.warnings[0])
         == "Descriptive only: 1 scenario; with clusters of these sizes a test needs 6 or more."
-        and "1 cluster," in found.reason
+        and "1 cluster;" in found.reason
     )
 
 

@@ -80,7 +80,7 @@ def test_a_looser_number_is_named_with_both_values(name: str) -> None:
     params = changed_freely(name, int(value) if name.endswith(("_for", "episodes", "steps")) else value)
     assert relaxed(params) == {name: (usual, value)}
     found = looser_limits(params)[0]
-    assert str(found) == f"Looser than usual: {name} {value:g} (usual {usual:g})."
+    assert str(found) == f"Looser than usual: {name} {value:g} (usually {usual:g})."
 
 
 def changed_freely(name: str, value: Any) -> Params:

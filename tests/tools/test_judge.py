@@ -242,7 +242,7 @@ def test_another_template_or_temperature_is_a_warning(tmp_path: Path) -> None:
     found = judge(*files)
     warned = " ".join(map(str, found.warnings))
     assert (
-        "asked in two ways: temperature 0 and 1" in warned
+        "asked in two ways: temperature (0, then 1)" in warned
         and "The prompt of 60 of 60 items differs" in warned
     )
     assert "100.0 % after were cut off" in warned
