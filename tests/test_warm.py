@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.calling import until
-from tests.warm import warm_python
+from tests.warm import OURS, warm_python
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="its addresses are Linux's")
 WAITED = "import sys; print('trl' in sys.modules)"
@@ -64,7 +64,7 @@ def test_code_is_that_of_the_call_and_the_libraries_are_there_unless_they_would_
     (tmp_path / "assay").mkdir()
     (tmp_path / "assay/__init__.py").write_text("print('of this tree')")
     assert call("-c", "import assay", PYTHONPATH=str(tmp_path)).stdout == "of this tree\n"
-    assert call("-c", WAITED).stdout == "True\n"
+    assert call("-c", WAITED).stdout == call("-c", WAITED, **OURS).stdout == "True\n"
     for other in ({"HF_HUB_OFFLINE": "other"}, {"PYTHONHASHSEED": "1"}):
         assert call("-c", WAITED, **other).stdout == "False\n"
     assert call("-I", "-c", WAITED).stdout == "False\n"

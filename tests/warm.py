@@ -52,11 +52,18 @@ LIBRARIES = (
 )
 # What they read of the environment as they are imported.
 READ_ONCE = ("HF_", "TRANSFORMERS_", "OMP_", "MKL_", "MPL", "TOKENIZERS_", "TRL_", "CUDA_", "PYTHONHASHSEED")
+# What `assay` sets as it starts, in a test session too: it makes no other environment.
+OURS = {
+    "TRL_EXPERIMENTAL_SILENCE": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+}
 # Hands words, place, environment and streams over, and signals that come; ends as the call ends.
 CLIENT = """#!{python} -IS
 import json, os, signal, socket, sys
 words = {words!r} + sys.argv[1:]
-same = {read!r} == {{n: v for n, v in os.environ.items() if n.startswith({names!r})}}
+same = {read!r} == {{n: v for n, v in ({ours!r} | os.environ).items() if n.startswith({names!r})}}
 known = words and (words[words[0] == "-u"] in ("-m", "-c") or not words[words[0] == "-u"].startswith("-"))
 waiting = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 try:
@@ -108,18 +115,17 @@ def _start(folder: Path, environment: Mapping[str, str]) -> subprocess.Popen[byt
     """Write the commands, and return what they are handed to; it ends with its input."""
     address = f"assay {uuid.uuid4()}"
     folder.mkdir()
-    read = {name: value for name, value in environment.items() if name.startswith(READ_ONCE)}
+    given = OURS | dict(environment)
+    read = {name: value for name, value in given.items() if name.startswith(READ_ONCE)}
     for name, words in (("python", []), ("assay", ["-m", "assay.cli"])):
-        text = CLIENT.format(python=sys.executable, address=address, words=words, read=read, names=READ_ONCE)
+        text = CLIENT.format(
+            python=sys.executable, address=address, words=words, read=read, names=READ_ONCE, ours=OURS
+        )
         (folder / name).write_text(text, encoding="utf-8")
         (folder / name).chmod(0o755)
     pipe = subprocess.PIPE
     waiting = subprocess.Popen(
-        [sys.executable, "-P", __file__, address],
-        env=dict(environment),
-        stdin=pipe,
-        stdout=pipe,
-        start_new_session=True,
+        [sys.executable, "-P", __file__, address], env=given, stdin=pipe, stdout=pipe, start_new_session=True
     )
     assert waiting.stdout is not None and waiting.stdout.readline() == b"ready\n"
     return waiting

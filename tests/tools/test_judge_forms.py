@@ -329,7 +329,8 @@ def test_a_filter_that_is_not_there_is_told_which_are(tmp_path: Path) -> None:
 
 def test_answers_that_were_not_scored_are_said(tmp_path: Path) -> None:
     paths = [_samples(tmp_path / name / "samples_a_1.jsonl", acc=float) for name in ("before", "after")]
-    assert f"{N} results before have one score for up to 3 answers" in " ".join(map(str, judged(*paths).warnings))
+    told = " ".join(map(str, judged(*paths).warnings))
+    assert f"{N} results before have one score for up to 3 answers" in told
 
 
 def test_a_sample_that_ended_in_an_error_comes_first_in_the_reason(tmp_path: Path) -> None:

@@ -95,9 +95,6 @@ def test_the_better_draw_of_every_item_is_no_chance_in_a_shipped_seed(tmp_path: 
         archive.extractall(tmp_path, wanted, filter="data")
     for home in homes:
         shutil.copytree(tmp_path / "assay-package" / home, tmp_path / seed, dirs_exist_ok=True)
-    params = tmp_path / seed / "params.yaml"  # of before these settings were there
-    rules = "claim:\n  worst_cluster: 100.0\n  looks: null\n  control_share: 1.0\n"
-    params.write_text(params.read_text(encoding="utf-8").replace("claim:\n", rules, 1), encoding="utf-8")
     package = PackedSeed(tmp_path / seed)
     assert draws_apart(package, of=sampled_of).wrong == []
     files = files_in(tmp_path / seed)
