@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from benchmarks import cost, filler, floors, json_base, lean, presets, speed_cpu, speed_page, stock
+from benchmarks import cost, filler, floors, json_base, lean, pages, presets, speed_cpu, speed_page, stock
 from benchmarks.common import RESULTS
 
 from assay.core.decoding import Decoding
@@ -377,3 +377,15 @@ def test_p_is_the_same_under_every_name_in_every_order_with_every_seed() -> None
     assert table["spread"] <= 1e-12 and table["ms"] <= 50 and all(row["names"] >= 12 for row in table["sets"])
     exact = [row for row in table["agreement"] if "weightings" not in row["against"] and row["cases"]]
     assert len(exact) >= 2 and all(row["error"] <= 1e-10 for row in exact)
+
+
+def test_the_bytes_of_a_page_are_counted_once_each(tmp_path: Path) -> None:
+    page, parts = (
+        tmp_path / "p.html",
+        ("<style>a{}</style>", "<img src='x'>", "<svg><b/></svg>", "<script>1</script>"),
+    )
+    page.write_text(f"<p>\u00e4</p>{''.join(parts)}<script>22</script>", encoding="utf-8")
+    found = pages.weigh_file(page)
+    assert found == {"total": 92, "fonts": 0, "images": 28, "scripts": 37, "styles": 18, "rest": 9}
+    kept = json.loads((RESULTS / "pages.json").read_text())["report"]
+    assert sum(kept["bytes"].values()) == 2 * kept["bytes"]["total"] and kept["rules_broken"] == 0

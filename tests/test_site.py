@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -51,6 +52,17 @@ def test_a_link_that_leaves_the_docs_leads_to_the_repository_or_the_report(page:
 
 def test_a_link_to_nothing_is_left_for_the_strict_build_to_refuse() -> None:
     assert HOOKS.moved_link("docs/a.md", "../nothing.md", "https://host/x") == "../nothing.md"
+
+
+def test_commands_on_the_site_name_the_repository_it_is_built_from() -> None:
+    page, config = (
+        SimpleNamespace(file=SimpleNamespace(src_uri="a.md")),
+        SimpleNamespace(repo_url="https://h/o/fork/"),
+    )
+    assert (
+        HOOKS.on_page_markdown("uses: OWNER/assay@1, OWNER/NAME", page, config, [])
+        == "uses: o/fork@1, OWNER/NAME"
+    )
 
 
 def test_the_reference_names_the_libraries_that_have_a_face() -> None:

@@ -142,7 +142,7 @@ class JudgeOptions:
             "--baseline",
             "--rival",
             metavar="NAME=FILE",
-            help="Results of a player without skill on the same items.",
+            help="Results of a baseline without skill on the same items.",
         ),
     ] = None
     metric: Annotated[str | None, METRIC] = None
@@ -265,7 +265,7 @@ class PlanOptions:
             "--baseline",
             "--rival",
             metavar="NAME",
-            help="A player without skill that will have to be beaten too.",
+            help="A baseline without skill that will have to be beaten too.",
         ),
     ] = None
     made: Annotated[

@@ -37,7 +37,7 @@ def base() -> None:
 
 
 def pre_eval() -> None:
-    """Play the held-out and the secondary suites with the base policy, and the rivals that are made of it.
+    """Play the held-out and the secondary suites with the base policy, and the baselines that are made of it.
 
     Example: assay pre-eval
     """

@@ -69,8 +69,8 @@ def compare(
         title: Of the report; None: the models' names.
 
     Raises:
-        ConfigError: Bounds, scores or rivals are not those of the plan, or the results have others.
-        DataError: A rival is one of the two.
+        ConfigError: Bounds, scores or baselines are not those of the plan, or the results have others.
+        DataError: A baseline is one of the two.
     """
     rivals = dict(rivals or {})
     if odd := [name for name in rivals if not isinstance(name, str) or name in ("", "before", "after")]:
