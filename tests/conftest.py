@@ -19,6 +19,7 @@ from tests import kept
 
 # A machine that others use too is slow now and then, which is no fault of what is tested.
 settings.register_profile("assay", deadline=None)
+settings.register_profile("quick", deadline=None, max_examples=20)
 settings.load_profile("assay")
 # Until the first test begins there are only imports, and a third of their time would be a search for garbage.
 gc.disable()
@@ -101,6 +102,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--all", action="store_true", help="also run what takes minutes: tests that are marked long"
     )
     parser.addoption("--update-golden", action="store_true", help="write the golden files anew")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Draw fewer examples of a property unless all is asked for, or the file or test itself."""
+    if not config.getoption("--all") and not any(path.is_file() for path in _named(config)):
+        settings.load_profile("quick")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
