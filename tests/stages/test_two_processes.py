@@ -108,17 +108,21 @@ def inheriting_orphans() -> Iterator[None]:
         libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
-def alive(mark: str) -> list[int]:
-    """Return the processes that were started with a mark in their environment, and have not ended."""
-    found = []
+def alive(root: Path) -> dict[int, str | None]:
+    """Return the processes that were started with a mark in their environment or work in a folder, and have
+    not ended, each with its rank, where its environment has one."""
+    found = {}
     for folder in Path("/proc").iterdir():
         try:
-            if folder.name.isdigit() and f"{MARK}={mark}".encode() in (folder / "environ").read_bytes():
+            told = (folder / "environ").read_text("utf-8", "replace").split("\0")
+            # What a waiting Python was forked for has its environment, and the folder of who called.
+            if f"{MARK}={root.name}" in told or (folder / "cwd").resolve(strict=True) == root:
+                ranks = [each.removeprefix("RANK=") for each in told if each.startswith("RANK=")]
                 state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
-                found += [int(folder.name)] if state != "Z" else []
+                found |= {int(folder.name): next(iter(ranks), None)} if state != "Z" else {}
         except OSError:
             continue  # it has just ended, or is somebody else's
-    return sorted(found)
+    return found
 
 
 @dataclass(frozen=True)
@@ -142,7 +146,7 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> Calls:
     episodes = played(project.task(), project.inputs("heldout").heldout.plays(), 0.2, "base")
     # From which a training says what its plan can show
     write_jsonl(project.results("pre_eval.jsonl"), episodes)
-    environment = environment_without(**{MARK: root.name})
+    environment = environment_without(**{MARK: root.name, "PYTHON_EXEC": warm_python()})
     mine = environment | {"DVC_STAGE": "train"}
     with inheriting_orphans(), (root / "out").open("w") as out, (root / "err").open("w") as err:
         command = [sys.executable, "-c", PARENT, *ASSAY, "train"]
@@ -153,17 +157,16 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> Calls:
                 "no checkpoint was saved",
             )
             launcher = int((root / "out").read_text().split()[0])
-            workers = len(alive(root.name)) - 2
+            workers = len([rank for rank in alive(root).values() if rank])
         finally:
             parent.kill()
             parent.wait()
         _, status = os.waitpid(launcher, 0)
-    left_over = alive(root.name)
+    left_over = [*alive(root)]
     said = ((root / "out").read_text().partition("\n")[2], (root / "err").read_text())
     saved = max(int(path.name.split("-")[1]) for path in (root / ".scratch/train").glob("*/step-*"))
-    gone_on = environment | {"PYTHON_EXEC": warm_python()}
     finished = subprocess.run(
-        [*ASSAY, "train"], cwd=root, env=gone_on, capture_output=True, text=True, check=False
+        [*ASSAY, "train"], cwd=root, env=environment, capture_output=True, text=True, check=False
     )
     ended = os.waitstatus_to_exitcode(status)
     return Calls(project, (ended, *said), workers, left_over, saved, finished)
@@ -281,13 +284,7 @@ def measured(calls: Calls, tmp_path_factory: pytest.TempPathFactory) -> Measured
             one.results(name).unlink()
         return found, clock
 
-    environment = environment_without(**{MARK: "measured"})
-
-    def second() -> list[int]:
-        return [
-            pid for pid in alive("measured") if b"\0RANK=1\0" in Path(f"/proc/{pid}/environ").read_bytes()
-        ]
-
+    environment = environment_without(**{MARK: root.name, "PYTHON_EXEC": warm_python()})
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("DVC_ROOT", raising=False)
         command = [*ASSAY, "pre-eval"]
@@ -296,16 +293,16 @@ def measured(calls: Calls, tmp_path_factory: pytest.TempPathFactory) -> Measured
             command, cwd=root, env=environment, stdout=pipe, stderr=pipe, text=True
         ) as running:
             until(lambda: list(root.glob(".scratch/pre_eval/*/pre_eval/batch-*.jsonl")), "nothing was kept")
-            os.kill(second()[0], signal.SIGKILL)
+            os.kill(next(pid for pid, rank in alive(root).items() if rank == "1"), signal.SIGKILL)
             out, err = running.communicate(timeout=120)
         killed = subprocess.CompletedProcess(command, running.returncode, out, err)
-        left_over = alive("measured")
+        left_over = [*alive(root)]
         kept = len(list(root.glob(".scratch/pre_eval/*/pre_eval/batch-*.jsonl")))
         pre_eval.run(one)
         gone_on, clock_gone_on = taken()
     (root / "params.yaml").write_text(json.dumps(values), encoding="utf-8")
     slurm = fake_slurm.write(root.parent / "slurm")
-    own = environment | fake_slurm.job(root, 2, 7) | {"PYTHON_EXEC": warm_python()}
+    own = environment | fake_slurm.job(root, 2, 7)
     own |= {"PATH": f"{slurm}{os.pathsep}{os.environ['PATH']}"}
     script = ["bash", str(ROOT / "configs/launch/slurm.sh"), "pre_eval"]
     job = subprocess.run(script, env=own, capture_output=True, text=True, check=False)
@@ -460,12 +457,13 @@ cli.main()
 
 def test_more_processes_than_gpus_are_refused_by_one_of_them(tmp_path: Path) -> None:
     (tmp_path / "surplus.py").write_text(SURPLUS)
-    torchrun = [sys.executable, "-m", "torch.distributed.run"]
+    torchrun = [warm_python(), "-m", "torch.distributed.run"]
     torchrun += ["--standalone", "--nproc-per-node=3", "surplus.py"]
+    told = {"OMP_NUM_THREADS": "1", "PYTHON_EXEC": warm_python()}
     done = subprocess.run(
         torchrun,
         cwd=tmp_path,
-        env=environment_without("LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", OMP_NUM_THREADS="1"),
+        env=environment_without("LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", **told),
         capture_output=True,
         text=True,
         timeout=120,
