@@ -17,6 +17,8 @@ from assay.rollout.policy.processes import Processes
 
 def manifest_of(root: Path, inputs: Inputs, folder: RunFolder, processes: Processes) -> dict[str, Any]:
     """Return who trains what on what; begun when the run was, however often it was gone on with."""
+    from assay.rollout.policy.products import chosen_products
+
     params, found, base = inputs.params, inputs.fingerprint, root / place_of("base.json")
     told: Any = loads(read_text(base, fix=""), where="base.json", fix="") if base.is_file() else {}
     return {
@@ -26,6 +28,7 @@ def manifest_of(root: Path, inputs: Inputs, folder: RunFolder, processes: Proces
         "packages": packages(),
         "hardware": hardware() | machine_of(params.device),
         "environment": environment(),
+        "float32_products": chosen_products(),
         "rank": processes.rank,
         "world_size": processes.world_size,
         "dataset_sha256": found.dataset_sha256,

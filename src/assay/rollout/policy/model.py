@@ -19,6 +19,7 @@ from assay.rollout.policy.base.model_files import TOKENIZERS, own_code, refuse_o
 from assay.rollout.policy.digests import adapted_digest, digest_folder
 from assay.rollout.policy.engine.fused_lora import summed
 from assay.rollout.policy.memory import keep_freed_memory
+from assay.rollout.policy.products import choose_products
 from assay.rollout.policy.renderer import Dialogue
 
 
@@ -164,6 +165,7 @@ def load(
             model = PeftModel.from_pretrained(model, str(adapter), is_trainable=trainable)
         ends = getattr(model.generation_config, "eos_token_id", None)
         dialogue = Dialogue(tokenizer, template, ends)
+        choose_products(model, target)
         _look_at(model, tokenizer, where)
     model.config.use_cache = True
     vars(model.config).pop("auto_map", None)  # of code that was not run, and is no part of what is saved
