@@ -74,6 +74,8 @@ def header(**others: Any) -> dict[str, Any]:
         "tokenizer.chat_template": TEMPLATE,
     }
     told |= {name.replace("__", "."): value for name, value in others.items()}
+    kind = told["general.architecture"]
+    told = {name.replace("llama.", f"{kind}.", 1): value for name, value in told.items()}
     return {name: value for name, value in told.items() if value is not None}
 
 

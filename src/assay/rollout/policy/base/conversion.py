@@ -13,13 +13,17 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from assay.core.errors import PolicyError
 from assay.rollout.policy.base.gguf_cache import CONVERTED, WHERE, Converted
 from assay.rollout.policy.base.model_files import refuse_unreadable
-from assay.rollout.policy.digests import digest_folder
+from assay.rollout.policy.memory import available_memory
+
+if TYPE_CHECKING:
+    from assay.rollout.policy.model import Policy
 
 # Of these values of tokenizer.ggml.pre digits stand alone, and the rest is split as by GPT-2; transformers
 # forgets the digits. Source: llama.cpp, src/llama-vocab.cpp.
@@ -27,6 +31,9 @@ DIGITS_APART = ("smollm", "starcoder", "refact", "command-r", "codeshell", "exao
 AS_GPT2 = ("gpt-2", "mpt", "olmo", "jais", "phi-2")  # what transformers takes where it knows no other
 ANOTHER = "choose another file, or the model's own folder: base.model"
 COMPARED = ("llama",)  # whose conversion was held to the weights of the file itself
+# Without which transformers would make up a shape; a model made up may be a thousand times the file.
+SHAPE = ("block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count")
+FAR_MORE = 2  # times the numbers of the file; what is short by less is told by its names
 PROBES = (
     "a  12",
     "\n\n12",
@@ -55,13 +62,18 @@ def look(gguf: Path) -> tuple[dict[str, Any], str | None]:
     from transformers.integrations.gguf.utils import is_gguf_arch_supported
     from transformers.modeling_gguf_pytorch_utils import GGUF_SUPPORTED_ARCHITECTURES
 
-    with refuse_unreadable("a whole GGUF file", where=gguf.name, fix="take the file again"):
+    with _whole(gguf):
         known, _ = read_gguf_metadata(str(gguf))
     architecture = str(known["general.architecture"])
     model, pre = known.get("tokenizer.ggml.model"), known.get("tokenizer.ggml.pre")
+    odd = [
+        f"{key} = {known[key]!r}" if key in known else f"no {key}"
+        for key in (f"{architecture}.{name}" for name in SHAPE if name in (_mapped(architecture) or ()))
+        if not _is_count(known.get(key))
+    ]
     for wrong, expected, found, fix in (
         (
-            int(known.get("split.count", 1)) > 1,
+            known.get("split.count", 1) not in (0, 1),
             "a model in one file",
             f"one of {known.get('split.count')}",
             "join them by llama-gguf-split --merge, and name the result",
@@ -90,12 +102,45 @@ def look(gguf: Path) -> tuple[dict[str, Any], str | None]:
             "none",
             "use a file of an instruct model",
         ),
+        (bool(odd), "the shape of the model as whole numbers from 1 on", "; ".join(odd), ANOTHER),
     ):
         if wrong:
             raise PolicyError(expected, found=found, where=gguf.name, fix=fix)
     unsure = [f"architecture {architecture}"] if architecture not in COMPARED else []
     unsure += [f"tokenizer {model}"] if model != "gpt2" else []
     return known, " and ".join(unsure) or None
+
+
+def _mapped(architecture: str) -> Mapping[str, Any] | None:
+    """Return which settings of an architecture transformers reads, None where it keeps no such list."""
+    from transformers.integrations.ggml import GGUF_CONFIG_MAPPING
+
+    found: Any = GGUF_CONFIG_MAPPING.get(architecture)
+    return cast("Mapping[str, Any] | None", found)
+
+
+def _is_count(value: Any) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+@contextmanager
+def _whole(gguf: Path) -> Iterator[None]:
+    """Refuse a file that whoever reads it in the block trips over.
+
+    Raises:
+        PolicyError: Says how long the file is, and what was tripped over.
+    """
+    try:
+        with refuse_unreadable("", where="", fix=""):
+            yield
+    except PolicyError as error:
+        reason = error.found.replace(f"{gguf} ", "").rstrip(".")
+        raise PolicyError(
+            "a whole GGUF file",
+            found=f"{gguf.stat().st_size:,} bytes that are cut short, damaged or something else ({reason})",
+            where=gguf.name,
+            fix="take the file again",
+        ) from error
 
 
 def convert(gguf: Path, folder: Path, reader: Path) -> Converted:
@@ -114,7 +159,7 @@ def convert(gguf: Path, folder: Path, reader: Path) -> Converted:
     sys.path.insert(0, str(reader))
     os.environ |= {"HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1"}
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
 
     speech = cast(Any, logging)
@@ -123,23 +168,30 @@ def convert(gguf: Path, folder: Path, reader: Path) -> Converted:
     known, unsure = look(gguf)
     tensors = _tensors(gguf)
     numbers = sum(elements for _, _, elements in tensors)
+    layers = known.get(f"{known['general.architecture']}.block_count")
+    if _is_count(layers) and layers > len(tensors):
+        expected = f"a tensor at least for each of {layers:,} layers"
+        raise PolicyError(expected, found=str(len(tensors)), where=gguf.name, fix=ANOTHER)
     refuse_too_little(numbers, folder)
     named: dict[str, Any] = {"gguf_file": gguf.name, "local_files_only": True, "trust_remote_code": False}
     with refuse_unreadable("a GGUF file that transformers reads", where=gguf.name, fix=ANOTHER):
         tokenizer = AutoTokenizer.from_pretrained(gguf.parent, **named)
         if known.get("tokenizer.ggml.pre") in DIGITS_APART and known["tokenizer.ggml.model"] == "gpt2":
             _set_digits_apart(tokenizer)
+        _refuse_far_more(gguf, AutoConfig.from_pretrained(gguf.parent, **named), numbers)
+        # What does not fit is told by `_refuse_losses`, by name
         loaded, told = cast(Any, AutoModelForCausalLM).from_pretrained(
-            gguf.parent, dtype=torch.float32, output_loading_info=True, **named
+            gguf.parent, dtype=torch.float32, output_loading_info=True, ignore_mismatched_sizes=True, **named
         )
     _refuse_losses(gguf, known, loaded, told, numbers)
     tokenizer.model_max_length = loaded.config.max_position_embeddings
     _save(loaded, folder)
     tokenizer.save_pretrained(folder)
     _rewrite_config(folder / "config.json")
-    again = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    del loaded
+    made = _played(folder, gguf)
     for text in PROBES:
-        if again(text)["input_ids"] != tokenizer(text)["input_ids"]:
+        if made.tokenizer(text)["input_ids"] != tokenizer(text)["input_ids"]:
             raise PolicyError(
                 "a tokenizer that is the same once it is saved",
                 found=ascii(text),
@@ -154,15 +206,49 @@ def convert(gguf: Path, folder: Path, reader: Path) -> Converted:
         )
     )
     found = Converted(
-        digest=digest_folder(folder),
+        digest=made.digest,
         name=_text(known.get("general.name")),
         licence=_text(known.get("general.license")),
         weights=precision_of(tensors),
-        parameters=sum(each.numel() for each in loaded.parameters()),
+        parameters=sum(each.numel() for each in made.model.parameters()),
         notes=notes,
     )
     (folder / CONVERTED).write_text(json.dumps(found.model_dump(mode="json")), encoding="utf-8")
     return found
+
+
+def _played(folder: Path, gguf: Path) -> Policy:
+    """Return what was made, loaded as a stage loads it.
+
+    Raises:
+        PolicyError: It is not to be played: numbers that are none, a template that cannot be served, tokens
+            without a row.
+    """
+    from assay.rollout.policy.base.whole_model import refuse_odd_numbers, weight_files
+    from assay.rollout.policy.model import load
+
+    try:
+        for file in weight_files(folder):
+            refuse_odd_numbers(file)
+        return load(folder, adapter=None, device="cpu", dtype="float32", quantization=None)
+    except PolicyError as error:
+        raise PolicyError(error.expected, found=error.found, where=gguf.name, fix=ANOTHER) from None
+
+
+def _refuse_far_more(gguf: Path, config: Any, numbers: int) -> None:
+    """Refuse settings of a model for which the file is much too small, before memory is taken for it.
+
+    Raises:
+        PolicyError: Says how many numbers there are and how many there should be.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    with torch.device("meta"):
+        outline = cast(Any, AutoModelForCausalLM).from_config(config, trust_remote_code=False)
+    if (asked := sum(each.numel() for each in outline.parameters())) > FAR_MORE * numbers:
+        expected = f"{asked:,} numbers, as the settings in the file ask for"
+        raise PolicyError(expected, found=f"{numbers:,}", where=gguf.name, fix=ANOTHER)
 
 
 def _text(value: Any) -> str | None:
@@ -173,7 +259,7 @@ def _tensors(gguf: Path) -> list[tuple[str, str, int]]:
     """Return name, type and size of each tensor of a file; one that is cut short is refused."""
     from gguf import GGUFReader  # type: ignore[import-not-found,unused-ignore]
 
-    with refuse_unreadable("a whole GGUF file", where=gguf.name, fix="take the file again"):
+    with _whole(gguf):
         tensors = GGUFReader(gguf).tensors
         return [(each.name, each.tensor_type.name, int(each.n_elements)) for each in tensors]
 
@@ -226,27 +312,6 @@ def refuse_too_little(numbers: int, folder: Path, free: int | None = None, memor
             )
 
 
-def available_memory() -> int | None:
-    """Return how many bytes of memory a process may still take, None where the system does not say: what is
-    free, and no more than its control group leaves."""
-    found = []
-    for line in _lines(Path("/proc/meminfo")):
-        if line.startswith("MemAvailable:"):
-            found.append(int(line.split()[1]) * 1024)
-    group = Path("/sys/fs/cgroup")
-    most, used = ("".join(_lines(group / name)).strip() for name in ("memory.max", "memory.current"))
-    if most.isdecimal() and used.isdecimal():
-        found.append(int(most) - int(used))
-    return min(found, default=None)
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text().splitlines()
-    except OSError:
-        return []
-
-
 def _set_digits_apart(tokenizer: Any) -> None:
     from tokenizers import pre_tokenizers
 
@@ -268,7 +333,10 @@ def _refuse_losses(
         PolicyError: Says what is lost.
     """
     lost = [f"no {name} in the file" for name in sorted(told["missing_keys"])]
-    lost += [f"{name} of another shape" for name in sorted(map(str, told["mismatched_keys"]))]
+    lost += [
+        f"{name} of shape {list(there)}, where the settings ask for {list(asked)}"
+        for name, there, asked in sorted(told["mismatched_keys"])
+    ]
     held = sum(each.numel() for each in model.parameters())
     if held != numbers:
         lost.append(f"{numbers:,} numbers in the file, {held:,} in the model")
@@ -281,11 +349,8 @@ def _refuse_losses(
 def _unread(known: Mapping[str, Any], config: Any) -> Iterator[tuple[str, Any]]:
     """Yield the settings of an architecture that transformers does not read, unless they say what holds
     anyway."""
-    from transformers.integrations.ggml import GGUF_CONFIG_MAPPING
-
     architecture = str(known["general.architecture"])
-    read: Any = GGUF_CONFIG_MAPPING.get(architecture)
-    if read is None:
+    if (read := _mapped(architecture)) is None:
         return
     head = getattr(config, "head_dim", None)
     anyway = {

@@ -96,10 +96,12 @@ def find_file(model: str, sha256: str | None, root: Path) -> GgufFile:
         )
     kept = read_record(place / KEPT, Kept, fix=f"remove {shown(place)}, then {FETCH}")
     name = _chosen(kept, sha256)
-    if not (place / name).is_file():
+    there = sha256_of(place / name) if (place / name).is_file() else "nothing"
+    if there != kept.files[name]:
         fix = f"remove {shown(place)}, then {FETCH}"
-        raise PolicyError(f"{name} in {shown(place)}", found="nothing", where=WHERE, fix=fix)
-    return GgufFile(place / name, kept.files[name], requirement, kept.licence)
+        expected = f"{name} as it came, of sha256 {kept.files[name]}"
+        raise PolicyError(expected, found=there, where=shown(place), fix=fix)
+    return GgufFile(place / name, there, requirement, kept.licence)
 
 
 def _chosen(kept: Kept, sha256: str | None) -> str:

@@ -71,7 +71,7 @@ def look_at(folder: Path) -> WholeModel:
             fix="bring the weights they were made of; base.quantization says how both models are played",
         )
     for file in weight_files(folder):
-        _refuse_odd_numbers(file)
+        refuse_odd_numbers(file)
     architecture, parameters, missing = outline(folder)
     if missing:
         more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
@@ -155,7 +155,12 @@ def _refuse_other_forms(folder: Path) -> None:
                 raise PolicyError("weights as safetensors", found=found, where=folder.name, fix=fix)
 
 
-def _refuse_odd_numbers(file: Path) -> None:
+def refuse_odd_numbers(file: Path) -> None:
+    """Refuse weights that are no finite floats of at least 16 bits; each of them is read.
+
+    Raises:
+        PolicyError: Names the first tensor that is otherwise.
+    """
     where = f"{file.parent.name}/{file.name}"
     with (
         refuse_unreadable("a safetensors file", where=where, fix=FIX),
