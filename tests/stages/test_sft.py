@@ -154,6 +154,18 @@ def test_what_cannot_be_fine_tuned_is_said_in_one_message(
         base.run(project)
 
 
+def test_a_gate_that_was_too_high_is_lowered_without_learning_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = fine_tuned(tmp_path, gates={"parsed_rate": 1.0, "episodes": 2})
+    with pytest.raises(PolicyError, match=r"or lower base\.warm_start\.gates"):
+        base.run(project)
+    monkeypatch.setattr(tiny, "_loss", lambda *_: pytest.fail("it learns again"))
+    base.run(fine_tuned(tmp_path))
+    facts = read_record(project.results("base.json"), BaseFacts, fix="")
+    assert facts.digest == digest_folder(tmp_path / "models/base")
+
+
 UNFIT: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"warm_start": None}, {"more_sft": 4}, "evaluation.rivals.more_sft"),
     ({"quantization": "nf4"}, {}, "base.quantization: null"),

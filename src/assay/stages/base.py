@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 SFT, CURVE = "sft", "sft.csv"
+GATES = ("base.warm_start.gates",)  # which are asked once all has been learned
 READS = ("${task.code}", place_of("fingerprint.json"), "${dataset.root}/train.jsonl")
 WRITES = (BASE, folder_of("base"))
 
@@ -134,7 +135,7 @@ def fine_tune_pinned(project: Project, inputs: Inputs, sft: SftSettings) -> None
         loads(read_text(project.results("base.json"), fix=""), where="base.json", fix="./run dvc repro base"),
     )
     policy = open_policy(params, folder)
-    with kept_meanwhile(root, params, "base", READS) as (scratch, key):
+    with kept_meanwhile(root, params, "base", READS, without=GATES) as (scratch, key):
         taught, found = fine_tune(
             policy, tokens_of(lessons, policy, sft.batch_size), sft, sft.steps, SFT, scratch, key
         )

@@ -81,6 +81,9 @@ def check_fine_tuned(
             f"parsed_rate of at least {gates.parsed_rate} after fine-tuning (base.warm_start.gates)",
             found=f"{facts['parsed_rate']:.3f} of {len(episodes)} episodes",
             where="the fine-tuned base",
-            fix="raise base.warm_start.steps or its learning_rate; nothing is measured on this base",
+            fix=(
+                "raise base.warm_start.steps or its learning_rate; or lower base.warm_start.gates: what was"
+                " learned is kept for that"
+            ),
         )
     return facts
