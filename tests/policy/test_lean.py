@@ -14,6 +14,7 @@ import torch
 
 from assay.core.decoding import Decoding
 from assay.core.errors import ConfigError
+from assay.rollout.policy.backends import select
 from assay.rollout.policy.backends.select import converse
 from assay.rollout.policy.base import tiny
 from assay.rollout.policy.engine import engine, lean_forward, lean_prompts
@@ -35,6 +36,7 @@ from tests.policy.adapted import SHAPE
 from tests.policy.architectures import END, PAD, build, logprobs_of
 from tests.policy.test_engine import policy as tiny_policy
 from tests.policy.test_sessions import ALL, OPENINGS, REPLIES, adapted, ids_of, played
+from tests.small_policy import LETTERS, small_policy
 from tests.training import test_training as toy
 
 pytestmark = [
@@ -226,6 +228,28 @@ def test_what_is_not_known_exactly_plays_as_cached_does_and_is_told_once(
     assert played(model, ALL, few) == played(model, ALL, Decoding(1.0, 6))
     assert played(model, ALL, few, at_once=2)
     assert len(told) == 1 and reason in told[0]
+
+
+@pytest.mark.parametrize(
+    ("made", "backend", "plays"),
+    [
+        (lambda: build("qwen3"), "lean", "lean"),
+        (hooked, "lean", "cached"),
+        (lambda: build("qwen3"), "cached", "cached"),
+        (lambda: build("qwen3"), "transformers", "transformers"),
+    ],
+)
+def test_who_plays_is_said_once(
+    made: Any, backend: Any, plays: str, told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = list[str]()
+    monkeypatch.setattr(select, "say", said.append)
+    monkeypatch.setattr(select, "_told", set())
+    policy = replace(small_policy(LETTERS), model=made())
+    for _ in range(2):
+        with evaluating(policy.model):
+            converse(policy, [[5, 6]], [1], Decoding(1.0, 2, backend))
+    assert said == [f"engine: {plays} plays"] and len(told) == (backend != plays)
 
 
 def test_a_prompt_is_held_once_however_many_rows_share_it() -> None:

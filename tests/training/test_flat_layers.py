@@ -110,8 +110,12 @@ def test_a_model_that_always_reads_flat_does_so_where_layers_serve_it(
         expected, slopes = numbers(model)
         assert not passes.called
         flat.always_read_flat(model.get_base_model())
-        found, mine = numbers(model)
+        with mock.patch.object(flat, "complain") as complain:
+            found, mine = numbers(model)
+            read(model)
         assert passes.called is (name != "gemma2")
+    told = [call.args[0] for call in complain.call_args_list]
+    assert (len(told), all("lean does not serve" in line for line in told)) == (name == "gemma2", True)
     torch.testing.assert_close(found, expected, rtol=0, atol=5e-6)
     for each, slope in slopes.items():
         assert (mine[each] - slope).norm() <= 2e-5 * slope.norm(), each

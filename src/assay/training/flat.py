@@ -23,7 +23,7 @@ from assay.training.flat_layers import Layers
 from assay.training.flat_pack import Pack, Stretch
 
 LEAST_SHARED = 64  # tokens that two rows share, so that it saves enough
-_UNABLE, _ALWAYS = "_assay_cannot_read_flat", "_assay_reads_flat"
+_UNABLE, _ALWAYS, _TOLD = "_assay_cannot_read_flat", "_assay_reads_flat", "_assay_told_unserved"
 
 
 class Shared(NamedTuple):
@@ -124,7 +124,10 @@ def read_flat(
         return None
     try:
         layers = Layers(model, _windows(model))
-    except Unserved:  # which is known before anything is computed
+    except Unserved as why:  # which is known before anything is computed
+        if getattr(model, _ALWAYS, False) and not getattr(model, _TOLD, False):
+            setattr(model, _TOLD, True)
+            complain(f"generation.backend: lean does not serve {why}; learns by the model's own layers")
         if not asked:
             return None
         layers = None

@@ -10,6 +10,7 @@ import torch
 from transformers import GenerationConfig
 
 from assay.core.config.places import setting
+from assay.core.console import say
 from assay.core.decoding import Completion, Decoding
 from assay.core.errors import ConfigError
 from assay.core.seeds import derive_seed
@@ -81,10 +82,23 @@ def converse(
         )
     assert decoding.backend in OURS or not any(bounds), "no other engine keeps to bounds"
     if decoding.backend == "transformers":
+        _tell_engine(decoding.backend)
         return StockConversations(policy.model, prompts, seeds, decoding, **ends)
     from assay.rollout.policy.engine.engine import Session
 
-    return Session(policy.model, prompts, seeds, decoding, bounds=bounds, **ends)
+    session = Session(policy.model, prompts, seeds, decoding, bounds=bounds, **ends)
+    _tell_engine(session.engine)
+    return session
+
+
+_told: set[str] = set()
+
+
+def _tell_engine(engine: str) -> None:
+    """Say once who plays; why it is not the one that was asked for, `reader_of` says."""
+    if engine not in _told:
+        _told.add(engine)
+        say(f"engine: {engine} plays")
 
 
 class StockConversations:

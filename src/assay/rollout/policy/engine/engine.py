@@ -214,6 +214,11 @@ class Session:
         self.admit(prompts, seeds, bounds)
 
     @property
+    def engine(self) -> str:
+        """Who plays, as generation.backend names it."""
+        return "lean" if isinstance(self._reader, LeanReader) else "cached"
+
+    @property
     def capacity(self) -> int:
         """Places a row that are reserved."""
         return self._reader.cache.capacity
