@@ -210,6 +210,26 @@ def test_of_clusters_that_are_enough_for_a_test_and_not_for_the_plan_it_is_said_
 
 
 @pytest.mark.usefixtures("advised")
+@pytest.mark.parametrize("name", ["family", "template_id", "cluster"])
+def test_families_that_are_split_are_told_with_the_option_that_keeps_each_whole(
+    root: Path, name: str
+) -> None:
+    rows = [{**row(n), name: f"customer {n % 30}"} for n in range(120)]
+    code, told = called(root, write(root, jsonl(rows)), "--fix-splits")
+    assert code == 0 and "in several splits: " in told and f"such as {name} customer" in told, told
+    assert "--whole-families keeps each in one split" in told
+    code, told = called(root, "raw/tasks.jsonl", "--fix-splits", "--force", "--whole-families")
+    assert code == 1 and "Fix: --fractions" in told, told  # families are fewer than records
+    code, told = called(root, "raw/tasks.jsonl", "--fix-splits", "--force", "--whole-families", *fix_of(told))
+    assert code == 0 and "in several splits" not in told, told
+    split = [
+        {json.loads(line)[name] for line in (root / f"data/tasks/{part}.jsonl").read_text().splitlines()}
+        for part in ("train", "validation", "heldout")
+    ]
+    assert sum(map(len, split)) == len(set.union(*split)) == 30
+
+
+@pytest.mark.usefixtures("advised")
 @pytest.mark.parametrize("n", [20, 30, 45, 55])
 def test_where_other_shares_give_suites_enough_they_are_named_and_lead_on(root: Path, n: int) -> None:
     tasks = write(root, jsonl([row(k) for k in range(n)]))

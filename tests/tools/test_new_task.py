@@ -47,6 +47,10 @@ def test_it_writes_a_task_with_preset_records_and_a_test_that_passes(root: Path)
     with (root / "data/mine/train.jsonl").open("a", encoding="utf-8") as stream:  # U+2028 ends no row
         stream.write('{"prompt": "pick:\u2028 *reed fern", "answer": "reed", "id": "more"}\n')
     assert tried(root).returncode == 0, tried(root).stdout
+    with (root / "tasks/mine/task.py").open("a", encoding="utf-8") as stream:  # of named parts
+        stream.write("\n\nnumber = reward\n\n\ndef reward(**columns):\n")
+        stream.write("    return [{'good': one / 4, 'best': 3 * one / 4} for one in number(**columns)]\n")
+    assert tried(root).returncode == 0, tried(root).stdout
     (root / "tasks/mine/task.py").write_text("def reward(prompts, completions, answer):\n    return []\n")
     assert tried(root).returncode == 1
 

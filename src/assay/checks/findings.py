@@ -128,6 +128,18 @@ def in_words(finding: Finding) -> str:
     return f"{head}\nFix: {finding.fix}" if finding.fix else head
 
 
+def explain(findings: Sequence[Finding]) -> list[str]:
+    """Return findings as errors would be told; those that differ in their check alone are told once.
+
+    >>> explain([DoctorCheck(name, "a look", "it").warning("no time", "wait") for name in ("a", "b")])
+    ['WARNING a, b: it: expected a look, found no time.\\nFix: wait']
+    """
+    alike: dict[Finding, list[str]] = {}
+    for finding in findings:
+        alike.setdefault(finding.model_copy(update={"check": ""}), []).append(finding.check)
+    return [in_words(each.model_copy(update={"check": ", ".join(checks)})) for each, checks in alike.items()]
+
+
 # With the import of torch and the loading of a base before it, a whole call of the doctor stays under 110 s.
 MOST_SECONDS = 85.0
 AHEAD = 0.4  # of the time, for what is forecast before the base is played with

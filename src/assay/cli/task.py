@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -92,6 +92,9 @@ class AuditOptions:
     ] = None
     fractions: Annotated[str, typer.Option(help="Shares of train, validation and heldout.")] = "0.8,0.1,0.1"
     seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0
+    whole_families: Annotated[
+        bool, typer.Option("--whole-families", help="Keep the records of a family in one split.")
+    ] = False
     force: Annotated[bool, typer.Option("--force", help="Overwrite data in the folder for the splits.")] = (
         False
     )
@@ -124,6 +127,7 @@ def audit(
     if options.fix_splits:
         chosen = (options.data, options.fractions, options.seed)
         plan = splits.plan(project, tasks, *chosen, force=options.force)
+        plan = replace(plan, whole_families=options.whole_families)
     audited = tool.run(
         project, tasks, options.out, tool.selection_for(project.root, task).presets, options.root
     )

@@ -12,8 +12,10 @@ from assay.checks.doctor.observed import Observed
 from assay.core.errors import EnvironmentFailure, TaskError
 from assay.core.seeds import rng
 from assay.rollout.evaluation.few_shot import Shown
+from assay.rollout.tasks.own.api import Environment
 from assay.rollout.tasks.own.task import OwnTask, own_task
 from assay.rollout.tasks.protocol import Task, answer_key, learner, side_by_side
+from tests.house import ROOT
 from tests.tasks.own.test_lessons import COUNT, settings
 
 HALF = """
@@ -151,6 +153,17 @@ def test_its_players_play_and_the_gold_is_right(tmp_path: Path) -> None:
     assert list(players) == ["silent", "wild", "gold"]
     assert {players["wild"](item, state, rng("test", seed)) for seed in range(30)} == set("abc")
     assert mine.judge(mine.step(state, players["gold"](item, state, rng("test"))).state).success
+
+
+def test_whatever_a_player_may_ask_for_is_told_by_the_docstring_and_the_page(tmp_path: Path) -> None:
+    mine = task(tmp_path, HALF + "def asks(**known):\n    return ' '.join(known)\n", players={"asks": "weak"})
+    item = mine.item(ROW)
+    known = mine.baselines()["asks"](item, mine.start(item, 0)[1], rng("test")).split()
+    page = (ROOT / "docs/own-task.md").read_text(encoding="utf-8")
+    told = page.partition("A player takes any of these arguments")[2].partition("\n\n")[0]
+    assert len(known) > len(ROW) and {*ROW} < {*known}
+    for name in {*known} - {*ROW}:
+        assert f"`{name}`" in told and f"`{name}`" in (Environment.__doc__ or ""), name
     assert (mine.floor, mine.ceiling) == ("silent", "gold")
     assert "gold" not in mine.rivals
 

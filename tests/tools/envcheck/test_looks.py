@@ -201,6 +201,15 @@ def test_one_prompt_about_two_schemas_or_two_texts_is_no_contradiction(tmp_path:
         assert records.contradicting_golds(Evidence(Case.of(project), Deadline(60.0, spent))).level == level
 
 
+@pytest.mark.parametrize(("share", "level"), [(0.0, "warning"), (0.2, "ok"), (0.4, "ok")])
+def test_where_only_the_weak_player_shows_no_signal_the_fix_is_about_the_player_and_leads_on(
+    tmp_path: Path, share: float, level: str
+) -> None:
+    hasty = f"\n\ndef hasty(answer, rng):\n    return answer if rng.uniform() < {share} else 'x'\n"
+    found = teaching.signal(seen_of(Made("weak", EXACT_CODE + hasty), tmp_path))
+    assert (found.level, "let hasty be right more often" in found.fix) == (level, level == "warning"), found
+
+
 def test_looks_for_which_there_is_no_time_say_so(tmp_path: Path) -> None:
     case = Case.of(replace(SOUND[0], sizes=SMALL).project(tmp_path))
     assert sum(each.found == OUT_OF_TIME for each in examine(case, tmp_path, 1e-6)) > 10

@@ -12,7 +12,7 @@ from assay.checks.doctor.level import level_finding
 from assay.checks.doctor.settings import settings_findings
 from assay.checks.doctor.site_cache import site_cache_finding
 from assay.checks.doctor.worlds import setup_of
-from assay.checks.findings import AHEAD, LEAST, Deadline, Finding, error_finding, in_words, verdict_of
+from assay.checks.findings import AHEAD, LEAST, Deadline, Finding, error_finding, explain, verdict_of
 from assay.checks.own_data.advice import FORECASTS, read_forecasts
 from assay.core.config.composition import CONFIG, selected
 from assay.core.config.settings import PretrainedBase, is_gguf
@@ -52,8 +52,8 @@ def run(root: Path, device_memory: float | None = None) -> int:
     shown = [finding for finding in findings if finding.level != "ok"]
     if shown:
         say_table(("level", "check", "where", "found"), [(f.level, f.check, f.where, f.found) for f in shown])
-    for finding in shown:
-        say(f"\n{in_words(finding)}")
+    for told in explain(shown):
+        say(f"\n{told}")
     for finding in findings:
         if finding.level == "ok" and "forecast" in finding.check:
             say(f"{finding.check}: {finding.found}")

@@ -33,7 +33,7 @@ from assay.checks.envcheck.evidence import (
 )
 from assay.checks.envcheck.form import in_form
 from assay.checks.envcheck.repetition import Script
-from assay.checks.findings import Deadline, Finding, error_finding, in_words, verdict_of
+from assay.checks.findings import Deadline, Finding, error_finding, explain, verdict_of
 from assay.core.config.settings import Params
 from assay.core.console import progress, say, say_table
 from assay.core.counting import counted
@@ -84,9 +84,8 @@ def run(root: Path, name: str | None = None, seconds: float = SECONDS, out: Path
         advance(1)
     took = time.monotonic() - begun
     say_table(("level", "check", "found"), [(f.level.upper(), f.check, f.found) for f in findings])
-    for finding in findings:
-        if finding.level in ("warning", "fault"):
-            say(f"\n{in_words(finding)}")
+    for told in explain([each for each in findings if each.level in ("warning", "fault")]):
+        say(f"\n{told}")
     path = out or project.scratch / "envcheck" / f"{name}.json"
     report = Report(task=name, seconds=round(took, 1), verdict=verdict_of(findings), findings=tuple(findings))
     write_json(path, report)
@@ -94,8 +93,8 @@ def run(root: Path, name: str | None = None, seconds: float = SECONDS, out: Path
         counted(sum(f.level == level for f in findings), f"{level}s")
         for level in ("fault", "warning", "note")
     ]
-    told = f"{counted(len(findings), 'checks')}: {', '.join(counts)}"
-    say(f"\n{told} ({took:.0f} s, by {judged_with}). Written: {path}")
+    total = f"{counted(len(findings), 'checks')}: {', '.join(counts)}"
+    say(f"\n{total} ({took:.0f} s, by {judged_with}). Written: {path}")
     if verdict_of(findings) == "fault":
         return 1
     return SKIPPED if any(finding.found == OUT_OF_TIME for finding in findings) else 0

@@ -263,11 +263,12 @@ def not_looked_at(name: str, why: str) -> Finding:
 
 def out_of_time(name: str) -> Finding:
     """Return that there was no time for a check, which may have found something."""
-    return check(name, "a look", "this examination").warning(OUT_OF_TIME, "--seconds 200, or a faster grader")
+    return check(name, "a look", "this examination").warning(OUT_OF_TIME, OTHERWISE)
 
 
 LOST = "mend what it waits for, or raise task.timeout_s"
 OUT_OF_TIME = "not looked at: there was no time left"
+OTHERWISE = "--seconds 200, a faster grader, or the same again when the machine is less busy"
 CHECKS = (
     "oracle beats floor",
     "trivial players",

@@ -47,6 +47,8 @@ def signal(seen: Evidence) -> Finding:
         return look.fault("the same for all completions, for it reads those of another form", in_form(form))
     said = f"on {told[0]:.0%} of {counted(len(mixed), 'items')} (right, wrong and trivial answers)"
     said += f"; {told[-1]:.0%} for {who}" if groups else ""
+    if told[0] >= 0.8 and groups:  # then the reward tells answers apart, and only the player is to blame
+        fix = f"let {seen.weak} be right more often, on a fifth to two fifths of the records"
     return look.judge(
         said,
         fix if seen.sound else f"name who knows what is right, task.players: {{NAME: oracle}}; or {fix}",

@@ -32,6 +32,7 @@ from assay.rollout.dataset.clusters import sizes_of, united
 from assay.rollout.dataset.source import KeptRecord
 from assay.rollout.dataset.suite import FEWEST_CLUSTERS, MORE_HELD_OUT
 from assay.rollout.dataset.verified import SUMS, UNLISTED, parse_sums, sums_text
+from assay.rollout.dataset.wording import family_of
 from assay.verdict.statistics.bounded_mean import clusters_needed, smallest_certain_gain
 
 NAME = re.compile(r"[a-z0-9_]+")
@@ -50,10 +51,11 @@ class Plan:
     root: str  # dataset.root of the new preset
     fractions: tuple[float, float, float]
     seed: int
+    whole_families: bool = False  # whether the records of a family are in one split
 
 
 def plan(project: Project, tasks: Path, data: Path | None, fractions: str, seed: int, *, force: bool) -> Plan:
-    """Return where the splits of a tasks file go, before any work is done.
+    """Return where the splits of a tasks file go, before any work is done; families may be split.
 
     Raises:
         ConfigError: A name or fraction that cannot be.
@@ -112,6 +114,11 @@ def write(project: Project, preset: str, audited: Audited, made: Plan) -> None:
     write_text(made.folder / SUMS, sums_text(sums))
     told = ", ".join(f"{name} {len(chosen)}" for name, chosen in splits.items())
     say(f"wrote {made.root}: {told} records, by prompt group")
+    if divided := _divided_families(splits):
+        say(
+            f"in several splits: {counted(len(divided), 'families')}, such as {divided[0]}, so training knows"
+            " families that are held out; --whole-families keeps each in one split"
+        )
     if told_few:
         say(told_few)
     place = f"configs/task/{made.name}.yaml"
@@ -134,7 +141,7 @@ def _enough(
         DataError: A suite has fewer clusters than any test needs; names shares that give enough, if some do.
     """
     similarity, points = project.params.dataset.near_duplicates, project.params.claim.smallest_effect_points
-    homes = _groups(members, similarity)
+    homes = _groups(members, similarity, whole_families=made.whole_families)
 
     def sizes(chosen: Sequence[KeptRecord]) -> Sizes:
         return np.array(sizes_of(united([member.item for member in chosen], similarity)), np.float64)
@@ -167,6 +174,16 @@ def _enough(
             return told, splits
         told += "; "
     return told + _at_most(sizes(members), homes, points), splits
+
+
+def _divided_families(splits: Mapping[str, Sequence[KeptRecord]]) -> list[str]:
+    """Return the families that have records in several splits, sorted."""
+    found = Counter(
+        family
+        for members in splits.values()
+        for family in {family_of(member.entry.record) for member in members} - {None}
+    )
+    return sorted(str(family) for family, n in found.items() if n > 1)
 
 
 def _needed(sizes: Sizes) -> int:
@@ -301,9 +318,10 @@ def split_by_group(
     return splits
 
 
-def _groups(members: Sequence[KeptRecord], similarity: float) -> list[str]:
+def _groups(members: Sequence[KeptRecord], similarity: float, *, whole_families: bool = False) -> list[str]:
     """Return of each record the group that must not be split."""
-    return [item.cluster for item in united([member.item for member in members], similarity, families=False)]
+    items = [member.item for member in members]
+    return [item.cluster for item in united(items, similarity, families=whole_families)]
 
 
 def _split(

@@ -28,11 +28,17 @@ RIGHT = "answer"  # the column of the records that says what is right
 TASK = runpy.run_path(str(HERE / "NAME/task.py"))
 
 
+def paid(**columns):
+    """What each completion earns; of a reward of named parts, their sum."""
+    found = TASK["reward"](**columns)
+    return [round(sum(each.values()) if isinstance(each, dict) else each, 9) for each in found]
+
+
 def test_the_right_word_earns_most_another_little_and_silence_nothing():
     # Of the example's reward: write down what yours pays.
     prompts, answers = ["pick: plum *reed fern dust"] * 4, ["reed"] * 4
     said = ["reed\\n", "fern", "", "plum reed fern dust"]
-    assert TASK["reward"](prompts=prompts, completions=said, answer=answers) == [1.0, 0.1, 0.0, 0.0]
+    assert paid(prompts=prompts, completions=said, answer=answers) == [1.0, 0.1, 0.0, 0.0]
 
 
 def test_what_the_records_call_right_earns_most():
@@ -43,7 +49,7 @@ def test_what_the_records_call_right_earns_most():
         assert RIGHT in columns, f"{path.name} has {', '.join(columns)}: name one of them as RIGHT"
         said = [str(right) for right in columns[RIGHT]]
         prompts = columns.pop("prompt")
-        assert set(TASK["reward"](prompts=prompts, completions=said, **columns)) == {1.0}
+        assert set(paid(prompts=prompts, completions=said, **columns)) == {1.0}
 '''
 
 

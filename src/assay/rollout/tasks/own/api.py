@@ -72,8 +72,9 @@ class Environment:
 
     `Options`, a pydantic model, may be declared in the class: it reads `task.options`, and `self.options` is
     the result. Players are methods that `task.players` names: they only look at the environment, and take by
-    name what they need of `row`, `observation` (what was told last), `messages`, `rng` (numpy's Generator),
-    and any column of the record. Of `most_alive` instances the one unused longest is closed.
+    name what they need of `row`, `observation` (what was told last, as a text), `messages` (the same as
+    messages), `completions` (what was said so far in this episode), `rng` (numpy's Generator), and any column
+    of the record. Of `most_alive` instances the one unused longest is closed.
     """
 
     Options: ClassVar[type[Any] | None] = None
