@@ -24,6 +24,7 @@ from assay.verdict.judge.forms import Asked, table_row
 from assay.verdict.judge.plan import read_plan
 from assay.verdict.judge.planning import PlanRequest, run
 from assay.verdict.judge.rows import JudgedRow, identical_draws
+from assay.verdict.judge.sources import Reading
 from tests.evidence.synthetic_episodes import arm
 from tests.tools.judged_files import as_csv, as_inspect_eval, as_inspect_json, as_jsonl, as_parquet, results
 
@@ -142,6 +143,18 @@ FILES: Mapping[str, tuple[str, Callable[[Path], Path]]] = {
     "an item twice !": (
         "csv", lambda path: _csv_text(path, "id,score", lambda k, won: f"{k},{won:d}\n{k},{won:d}")
     ),
+    "an item once a seed !": (
+        "csv",
+        lambda path: _csv_text(
+            path, "id,seed,score", lambda k, won: "\n".join(f"{k},{s},{won:d}" for s in (7, 8))
+        ),
+    ),
+    "an item once a run !": (
+        "jsonl",
+        lambda path: as_jsonl(path, [
+            {"task_id": k, "Run-ID": r, "passed": _won(path.stem, k)} for k in range(N) for r in (1, 2)
+        ]),
+    ),
     "names of its own !": (
         "csv", lambda path: _csv_text(path, "row_key,my_score", lambda k, won: f"{k},{won:d}")
     ),
@@ -234,6 +247,66 @@ def test_results_as_people_have_them_are_judged_or_the_fix_leads_there(name: str
     low = 0.2 if name == "percent as success !" else 0.0
     wanted = [low + (1 - low) * RIGHT[arm] / N for arm in ("before", "after")]
     assert [claim.before.value, claim.after.value] == pytest.approx(wanted)
+
+
+# A transcript, by how somebody keeps it: what the model was told, and what it said.
+TRANSCRIPTS: Mapping[str, Callable[[str, str], dict[str, object]]] = {
+    "messages": lambda asked, said: {
+        "messages": [{"role": "user", "content": asked}, {"role": "assistant", "content": said}]
+    },
+    "ShareGPT": lambda asked, said: {
+        "conversations": [{"from": "human", "value": asked}, {"from": "gpt", "value": said}]
+    },
+    "as JSON": lambda asked, said: {"transcript": json.dumps(
+        [{"role": "system", "content": "Short."}, {"role": "user", "content": asked},
+         {"role": "assistant", "content": said}]
+    )},
+    "as Python": lambda asked, said: {"Chat": str(
+        [{"role": "user", "content": asked}, {"role": "assistant", "content": said, "refusal": None}]
+    )},
+    "in parts, with the time": lambda asked, said: {"dialogue": [
+        {"role": "user", "parts": [{"text": asked}]}, {"role": "model", "parts": [{"text": said}], "at": 7}
+    ]},
+    "completion as messages": lambda asked, said: {
+        "prompt": asked, "completion": [{"role": "assistant", "content": said}]
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TRANSCRIPTS)
+def test_a_transcript_is_read_as_its_completion_so_that_equal_answers_are_compared(name: str) -> None:
+    def row(said: str) -> Reading:
+        return table_row("line 1", {"id": 1, "score": 1} | TRANSCRIPTS[name]("Who?", said), Asked())
+
+    assert row("Rome").completion == "Rome" and row("Rome").wrote == ("Rome",)
+    assert row("Rome").prompt == row("Oslo").prompt != "" and row("Oslo").completion == "Oslo"
+
+
+@pytest.mark.parametrize("value", [
+    "a text that somebody wrote", [{"role": "user", "content": "Who?"}], [], None, [{"role": "narrator"}],
+    "[1, 2", [["a"]], 7,
+])  # fmt: skip
+def test_a_column_called_like_a_transcript_without_an_answer_holds_no_completion(value: object) -> None:
+    found = table_row("line 1", {"id": 1, "score": 1, "conversation": value}, Asked())
+    assert (found.completion, found.wrote) == ("", None)
+
+
+def test_of_several_turns_all_from_the_first_answer_on_is_the_completion() -> None:
+    call = {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}],
+    }
+    told = [{"role": "user", "content": "Who?"}, call, {"role": "tool", "content": "42"},
+            {"role": "assistant", "content": "Rome"}]  # fmt: skip
+    found = table_row("line 1", {"id": 1, "score": 1, "messages": told}, Asked())
+    calls, told_then, said = found.completion.split("\0")
+    assert "f" in calls and (told_then, said) == ("42", "Rome") and found.wrote == (calls, "Rome")
+
+
+def test_a_completion_beside_a_transcript_is_the_completion() -> None:
+    row = {"id": 1, "score": 1, "output": "Rome", "messages": [{"role": "assistant", "content": "Oslo"}]}
+    assert table_row("line 1", row, Asked()).completion == "Rome"
 
 
 @pytest.mark.parametrize(("ending", "cut"), [

@@ -14,16 +14,9 @@ from assay.core.errors import AssayError
 from assay.core.storage.json import MAX_DEPTH, parse_strict
 from assay.rollout.dataset.source import MAX_LINE_BYTES
 from assay.rollout.tables.columns import Columns
+from assay.rollout.tables.transcripts import ROLES
 from assay.rollout.tasks.schema import compile_schema, parameters_of, schema_key, translate_types
 
-ROLES = {
-    **dict.fromkeys(("system", "developer"), "system"),
-    **dict.fromkeys(("user", "human", "prompter"), "user"),
-    **dict.fromkeys(("assistant", "gpt", "chatgpt", "ai", "bot", "model", "function_call"), "assistant"),
-    **dict.fromkeys(
-        ("tool", "ipython", "function", "observation", "tool_response", "function_response"), "tool"
-    ),
-}
 TALKS = ("conversations", "conversation", "messages", "dialogue", "contents")
 TEXTS = (*TALKS, "chat", "text", "chatml")  # that may hold one as one text
 PAIR, RIGHT = {"chosen", "rejected"}, {"gold", "golds", "answer"}

@@ -19,6 +19,8 @@ from typing import Any, Literal, get_args
 from assay.core.errors import ConfigError, DataError
 from assay.core.storage.yaml import read_yaml
 
+# Columns that may hold a transcript with the completion in it.
+TALKS = ("messages", "conversation", "conversations", "transcript", "dialogue", "chat", "trajectory")
 Meaning = Literal[
     "item",
     "score",
@@ -63,6 +65,7 @@ NAMES: Mapping[Meaning, tuple[str, ...]] = {
     "completion": (
         *("completion", "output_text", "output", "response", "generation", "completion_text", "solution"),
         *("response_text", "generated_text", "model_output", "model_response", "prediction"),
+        *TALKS,
     ),
     "prompt": ("prompt", "question", "input", "query", "instruction", "problem", "prompt_text"),
     "reference": (
@@ -87,7 +90,10 @@ FINISHED = (
     *("function_call", "refusal", "pause_turn"),
 )
 IN_ORDER = "#"  # as the column of draws: an item that is there again is its next draw
-LAST = frozenset({"result"})  # counts only where no other name of its meaning is there
+LAST = frozenset({"result", *TALKS})  # count only where no other name of their meaning is there
+REPEATS = frozenset(  # words in the name of a column that may number draws, or else trainings or settings
+    ("seed", "run", "rep", "repetition", "replicate", "replica", "try", "iteration", "round", "k")
+)
 _SIGNS = re.compile(r"[\s_-]+")
 _PAIRS = re.compile(r",\s*(?=[A-Za-z_]+\s*=)")
 # How pandas calls an index without a name, and what it is called once it is reset.
@@ -279,6 +285,17 @@ class Columns:
         shown = [name for name in row if not is_index(name) or str(name) in fix]
         found = f"the columns {list_names(shown)}"
         return DataError(expected, found=found, where=where, fix=fix)
+
+    def fix_repeated(self, row: Mapping[str, Any]) -> str:
+        """Return what to do about an item that is there again without the number of its draw."""
+        names = [str(each) for each in row if REPEATS & set(_WORDS.findall(str(each).casefold()))]
+        told = "".join(
+            f"{_option(f'draw={each}')} if it numbers draws of one model; or " for each in names[:1]
+        )
+        return (
+            f"{told}leave out what is there twice; or number the draws of an item in a column draw, from 0;"
+            f" or {OPTION} draw={IN_ORDER} if each is one more draw"
+        )
 
     def text(self) -> str:
         """Return the columns that were named as the YAML that `read` takes."""

@@ -15,6 +15,7 @@ from assay.rollout.tables.batches import answer_of
 from assay.rollout.tables.columns import (
     IN_ORDER,
     OPTION,
+    TALKS,
     Columns,
     Meaning,
     is_cut_off,
@@ -23,6 +24,8 @@ from assay.rollout.tables.columns import (
     simplify,
 )
 from assay.rollout.tables.lines import Row, refuse
+from assay.rollout.tables.transcripts import Transcript, read_transcript, split_transcript
+from assay.rollout.tasks.wrappings import read_message
 from assay.verdict.judge.contents import target_of, text_of
 from assay.verdict.judge.rows import NO_STRATA
 from assay.verdict.judge.sources import TRUTHS, Form, Reading, is_number, number_of, truth_of, whole_of
@@ -149,7 +152,7 @@ def table_row(where: str, row: Row, asked: Asked) -> Reading:
         else truth_of(look_up(row, outcome), where, outcome, f"{fix}; or write {TRUTHS}")
     )
     tokens = whole_of(columns.beside("tokens", row), where, "tokens")
-    completion = columns.beside("completion", row)
+    asked_first, completion, text = _completion_of(row, columns)
     truncated = cut_off(columns, row, where)
     known = tokens is not None or truncated is not None or completion is not None
     labels = {name: text_of(row[name]) for name in LABELS if name in row and row[name] not in (None, "")}
@@ -167,13 +170,27 @@ def table_row(where: str, row: Row, asked: Asked) -> Reading:
         strata=labels or NO_STRATA,
         question=prompt,
         target=target,
-        prompt=prompt,
-        completion=text_of(completion),
+        prompt=prompt or text_of(asked_first or None),
+        completion=text,
         wrote=texts_in(completion),
         model=None if model is None else text_of(model),
         fault=fault_of(row, (outcome, metric)),
         answers=max(_answers_of(completion), _tries_of(row, (outcome, metric))),
     )
+
+
+def _completion_of(row: Row, columns: Columns) -> tuple[Transcript, Any, str]:
+    """Return what a transcript says the model was told first; the completion as it is there, of a transcript
+    all from the model's first message on; and the text by which it is compared."""
+    value = columns.beside("completion", row)
+    in_talks = any(simplify(name) in TALKS for name in columns.candidates(row)["completion"])
+    talk = read_transcript(value) if in_talks or isinstance(value, list) else None
+    if talk is not None:
+        told, said = split_transcript(talk)
+        return told, said or None, "\0".join(read_message(each)[0] or "" for each in said)
+    if in_talks and "completion" not in columns.named:
+        value = None
+    return [], value, text_of(value)
 
 
 def _answers_of(completion: object) -> int:

@@ -196,6 +196,7 @@ class _ArmReader:
         self._blockers: list[Remark] = []
         self.models: set[str] = set()
         self._told: str | None = None  # the model that the rows of this file name
+        self._head: Row = {}  # the first row of it
 
     def read(self, path: Path, metric: str | None, *, several: bool) -> SourceFile:
         """Take up one file by one of its scores, None for the only one; return what it is."""
@@ -213,15 +214,15 @@ class _ArmReader:
             found = log.readings(metric, named)
             with of_known_shape("a head as inspect writes it", str(path)):
                 about = replace(of_inspect(log.head, metric or named.named.get("success")), task=log.task)
-            self._chosen = dict(named.named)
+            self._chosen, self._head = dict(named.named), {}
         else:
-            form, found, head = readings(rows_in(path), self._asked, self._look)
+            form, found, self._head = readings(rows_in(path), self._asked, self._look)
             if form in TABLES:
-                noted = self._note_columns(head)
+                noted = self._note_columns(self._head)
                 metric = metric or noted
             if form is not None:
                 with of_known_shape(f"{form} as its tool writes them", str(path)):
-                    about = conditions_beside(path, form, head, metric)
+                    about = conditions_beside(path, form, self._head, metric)
         task = about.task
         before, self._told = len(self._rows), None
         prefix = f"{task or path.stem}/" if several else ""
@@ -269,10 +270,10 @@ class _ArmReader:
     def read_table(self, rows: Iterator[tuple[str, Row]], size: int, sha256: str) -> SourceFile:
         """Take up rows that were never a file, of so many bytes as CSV; return what they are."""
         self._conditions, self._answers_here = RowConditions(), set()
-        form, found, head = readings(rows, self._asked, self._look)
+        form, found, self._head = readings(rows, self._asked, self._look)
         if form is None:
             raise refuse("at least one result", "none", "the frame")
-        metric = self._asked.metric or (self._note_columns(head) if form in TABLES else None)
+        metric = self._asked.metric or (self._note_columns(self._head) if form in TABLES else None)
         for reading in found:
             self._take(reading, form, "", None)
         return self._source("frame", sha256, size, form, metric, Conditions())
@@ -309,8 +310,7 @@ class _ArmReader:
         if not seen:
             self._homes[item] = self._homes.get(item, 0) + 1
         if seen and each.draw is None and not counts_repeats(form, self._asked):
-            fix = "leave out what is there twice; or number the draws of an item in a column draw, from 0;"
-            fix += f" or {OPTION} draw=# if each is one more draw"
+            fix = self._asked.columns.fix_repeated(self._head)
             raise refuse("each item once, or a column draw", f"{item!a} again", each.place, fix)
         self._drawn[place] = seen + 1
         self._answers[each.answers] = self._answers.get(each.answers, 0) + 1

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from assay.core.errors import DataError
 from assay.rollout.tables.batches import answer_of, spread_answers
-from assay.rollout.tables.columns import IN_ORDER, OPTION, Columns, Meaning, look_up, simplify
+from assay.rollout.tables.columns import IN_ORDER, Columns, Meaning, look_up, simplify
 from assay.rollout.tables.lines import Row, refuse
 from assay.rollout.tasks.protocol import Item
 from assay.rollout.tasks.wrappings import read_message
@@ -270,9 +270,8 @@ def numbered(
         kind, each = read_row(where, documented(where, row, columns))
         form = form if form in ("transcripts", "assay episodes") else kind
         if each.draw is None and each.item in seen and not _repeats(row, columns, where):
-            fix = "leave out what is there twice; or number the draws of an item in a column draw, from 0;"
-            fix += f" or {OPTION} draw={IN_ORDER} if each is one more draw"
-            raise refuse("each item once, or a column draw", f"{each.item!a} again", where, fix)
+            expected = "each item once, or a column draw"
+            raise refuse(expected, f"{each.item!a} again", where, columns.fix_repeated(row))
         draw = seen.get(each.item, 0) if each.draw is None else each.draw
         if (each.item, draw) in places:
             fix = f"leave out what is there twice: it is also at {places[each.item, draw]}"
