@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from assay.pipeline.inputs import Inputs
+from assay.core.config.settings import Params
 from assay.pipeline.live_log import Live
 from assay.pipeline.resume import RunKey
 from assay.pipeline.run_folder import RunFolder
+from assay.rollout.dataset.suite import Suite
 from assay.rollout.evaluation.phases import Phases
-from assay.rollout.policy.processes import ALONE
 from assay.training import trainer
 from assay.training.log.callback import Recorder
-from assay.training.log.history import History
+from assay.training.log.history import History, Watch
 
 ROWS = 200
 
@@ -43,10 +43,10 @@ def without() -> Iterator[None]:
         yield
 
 
-def live(root: Path, inputs: Inputs) -> Live:
+def live(root: Path, params: Params, history: History, watch: Watch, suite: Suite) -> Live:
     """Return what writes the live tables of a training into a folder."""
-    folder = RunFolder(root / "run", RunKey("bench", {}), {}, inputs.params.checkpoint, main=True)
-    return Live(root, inputs, folder, ALONE)
+    folder = RunFolder(root / "run", RunKey("bench", {}), {}, params.checkpoint, main=True)
+    return Live(root, params.train.steps, history, watch, suite, folder, main=True)
 
 
 def lengthen(history: History) -> None:

@@ -154,12 +154,17 @@ class Ours(Side):
         from assay.training.adapter import tensors_digest
         from assay.training.checkpoints.store import Checkpoints
         from assay.training.grpo import train
+        from assay.training.log.history import History, Watch
         from assay.training.rollouts import GroupRollouts
         from assay.training.setup import Setup
 
         params = short(self.params, warm_up + steps, seed, self.processes.world_size)
-        policy = open_policy(self.project.params, self.project.root / "models/base")
-        inputs = Project(self.project.root, params).inputs("validation")
+        policy, history, watch = (
+            open_policy(self.project.params, self.project.root / "models/base"),
+            History(),
+            Watch(self.task),
+        )
+        suite = Project(self.project.root, params).inputs("validation").validation
         begun, found, worst = dict[str, float](), dict[str, float](), [0.0]
         talks, rewards = list[Talk](), list[float]()
         original, playing = GroupRollouts.__call__, [0.0]
@@ -185,31 +190,25 @@ class Ours(Side):
             mock.patch.object(GroupRollouts, "__call__", kept),
             contextlib.nullcontext() if logged else logging_cost.without(),
         ):
-            live = logging_cost.live(Path(folder), inputs)
+            live = logging_cost.live(Path(folder), params, history, watch, suite)
 
             def on_step(step: int) -> None:
                 if logged:
                     live.step(step, lambda *_: None)
                 if step == warm_up:
                     if logged:
-                        logging_cost.lengthen(live.history)
+                        logging_cost.lengthen(history)
                     start()
                 if step == warm_up + steps:
                     found.update({name: clock() - begun[name] for name, clock in CLOCKS.items()})
 
             trained = train(
                 policy,
-                Setup(
-                    self.project.task(shaping=True),
-                    self.task,
-                    list(self.items.values()),
-                    inputs.validation,
-                    params,
-                ),
+                Setup(self.project.task(shaping=True), self.task, list(self.items.values()), suite, params),
                 checkpoints=Checkpoints(Path(folder, "run"), "bench", 1),
                 start=None,
-                history=live.history,
-                watch=live.watch,
+                history=history,
+                watch=watch,
                 on_step=on_step,
                 tell=live.tell if logged else lambda event, facts: None,
             )

@@ -6,7 +6,6 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 
@@ -14,13 +13,12 @@ from assay.core.errors import ConfigError, Interrupted
 from assay.core.evidence_files import place_of
 from assay.core.storage.files import write_text
 from assay.pipeline import live_log as drawer
-from assay.pipeline.inputs import Inputs
 from assay.pipeline.live_log import Drawer, Live, seconds_between
 from assay.pipeline.project import Project
 from assay.pipeline.resume import RunKey
 from assay.pipeline.run_folder import RunFolder
 from assay.rollout.dataset.suite import Suite
-from assay.rollout.policy.processes import Processes
+from assay.training.log.history import History, Watch
 from tests.house import ROOT
 from tests.training.toy_task import Letters
 
@@ -33,16 +31,6 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(drawer, "complain", lines.append)
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
     return lines
-
-
-def live(root: Path, monkeypatch: pytest.MonkeyPatch, rank: int = 0) -> Live:
-    """Return what publishes a training that has not made a step yet."""
-    monkeypatch.setattr(drawer, "manifest_of", lambda *_: {})
-    params = Project.open(ROOT).params
-    inputs = Inputs(params, Letters(), cast(Any, None), {}, "")
-    vars(inputs)["validation"] = SUITE
-    folder = RunFolder(root / "run", RunKey("key", {}), {}, params.checkpoint, main=rank == 0)
-    return Live(root, inputs, folder, Processes(rank, rank + 1))
 
 
 def program(folder: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
@@ -166,11 +154,21 @@ def test_the_main_process_alone_takes_old_curves_away_and_starts_one_drawer(
         def close(self) -> None:
             told.append("close")
 
-    monkeypatch.setattr(drawer, "Drawer", Known)
+    from assay.pipeline import live_log as module
+
+    monkeypatch.setattr(module, "Drawer", Known)
     monkeypatch.setenv(drawer.VARIABLE, "2")
     for name in TABLES:
         write_text(tmp_path / name, "of an earlier training")
-    with live(tmp_path, monkeypatch, 0 if main else 1):
+    folder = RunFolder(
+        tmp_path / "run", RunKey("key", {}), {}, Project.open(ROOT).params.checkpoint, main=main
+    )
+    project = Project(tmp_path, Project.open(ROOT).params)
+    live = Live(
+        project.root, project.params.train.steps, History(), Watch(Letters()), SUITE, folder, main=main
+    )
+    live.tell("started", {"step": 0})
+    with live.shown():
         assert [(tmp_path / name).exists() for name in TABLES] == [not main] * len(TABLES)
     assert told == ([(tmp_path, tmp_path / "run/drawer.log", 2.0), "look", "close"] if main else [])
 
@@ -179,13 +177,27 @@ def test_a_training_that_is_ended_early_says_why_and_is_drawn_a_last_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(drawer.VARIABLE, "0")
-    with pytest.raises(Interrupted), live(tmp_path, monkeypatch):
+    params = Project.open(ROOT).params
+    folder = RunFolder(tmp_path / "run", RunKey("key", {}), {}, params.checkpoint, main=True)
+    live = Live(tmp_path, params.train.steps, History(), Watch(Letters()), SUITE, folder, main=True)
+    live.tell("started", {"step": 0})
+    with pytest.raises(Interrupted), live.shown():
         raise Interrupted("a signal", where="here", exit_code=143)
     assert '"ended early"' in (tmp_path / "evidence/observed/run_log.jsonl").read_text()
 
 
 def test_with_zero_seconds_nothing_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drawer, "Drawer", None)
+    from assay.pipeline import live_log as module
+
+    monkeypatch.setattr(module, "Drawer", None)
     monkeypatch.setenv(drawer.VARIABLE, "0")
-    with live(tmp_path, monkeypatch):
+    folder = RunFolder(
+        tmp_path / "run", RunKey("key", {}), {}, Project.open(ROOT).params.checkpoint, main=True
+    )
+    project = Project(tmp_path, Project.open(ROOT).params)
+    live = Live(
+        project.root, project.params.train.steps, History(), Watch(Letters()), SUITE, folder, main=True
+    )
+    live.tell("started", {"step": 0})
+    with live.shown():
         pass

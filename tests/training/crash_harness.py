@@ -142,7 +142,7 @@ def _without_data(params: Params, task: Letters) -> Iterator[None]:
     """Let the stage find the toy policy and its items where it would read them from a project."""
     inputs = Inputs(params, task, cast(Any, _NoFingerprint()), {"train": ITEMS}, "")
     vars(inputs)["validation"] = suite(params)
-    given: dict[str, Any] = {"open_policy": lambda params, base: policy()}
+    given: dict[str, Any] = {"open_policy": lambda params, base: policy(), "manifest_of": lambda *_: {}}
     read: dict[str, Any] = {
         "inputs": lambda project, *parts: inputs,
         "task": lambda project, shaping=False: task,
@@ -151,7 +151,7 @@ def _without_data(params: Params, task: Letters) -> Iterator[None]:
     with (
         patch.multiple(train_stage, **given),
         patch.multiple(Project, **read),
-        patch.multiple(live, SECONDS_BETWEEN_WRITES=0.0, SHARE_OF_TIME=math.inf, manifest_of=lambda *_: {}),
+        patch.multiple(live, SECONDS_BETWEEN_WRITES=0.0, SHARE_OF_TIME=math.inf),
     ):
         yield
 

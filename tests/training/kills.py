@@ -97,9 +97,7 @@ class Stages:
             (RunFolder, "log", "log write"),
             (Checkpoints, "save", "checkpoint write"),
             (Checkpoints, "keep_validation", "checkpoint write"),
-            (train_stage, "save_adapter", "outputs write"),
-            (train_stage, "write_jsonl", "outputs write"),
-            (train_stage, "write_json", "outputs write"),
+            (train_stage, "_publish", "outputs write"),
             (RunFolder, "finish", "outputs write"),
         ):
             setattr(owner, name, self._wrapped(getattr(owner, name), told))

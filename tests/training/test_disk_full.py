@@ -158,8 +158,8 @@ def test_a_table_that_does_not_fit_leaves_the_old_one(disk: Disk, tmp_path: Path
 
     def fill(live: Live) -> None:
         if (
-            live.history.training_log[-1:]
-            and live.history.training_log[-1]["step"] == STEP
+            live._history.training_log[-1:]
+            and live._history.training_log[-1]["step"] == STEP
             and not kept.exists()
         ):
             kept.mkdir()

@@ -15,7 +15,6 @@ from assay.core.config.reading import parse_params
 from assay.core.config.settings import Params, TinyArchitecture
 from assay.core.decoding import Decoding
 from assay.core.errors import TaskError, TrainingError
-from assay.core.records import HealthSummary
 from assay.core.storage.yaml import read_yaml
 from assay.rollout.dataset.suite import Play, Suite, choose
 from assay.rollout.evaluation.rollout import Rollout, play, play_baseline
@@ -281,7 +280,7 @@ def test_an_adapter_names_no_path_of_this_machine(tmp_path: Path, seldom: Run) -
 
 
 def test_an_adapter_with_a_nan_is_never_written(tmp_path: Path) -> None:
-    poisoned = TrainedAdapter(1, {"w": torch.tensor([1.0, float("nan")])}, {}, "", HealthSummary.of([]))
+    poisoned = TrainedAdapter(1, {"w": torch.tensor([1.0, float("nan")])}, {})
     with pytest.raises(TrainingError, match="finite"):
         save_adapter(tmp_path / "adapter", poisoned)
     assert not (tmp_path / "adapter").exists()

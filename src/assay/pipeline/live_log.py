@@ -13,40 +13,24 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any
 
-from assay.core.console import complain, say
+from assay.core.console import complain
 from assay.core.counting import counted
 from assay.core.errors import ConfigError, Interrupted, RecordError, TrainingStopped
 from assay.core.evidence_files import OBSERVED, place_of
-from assay.core.provenance import now
-from assay.core.records import TRAINING_LOG_COLUMNS, HealthEvent, TrainFacts
-from assay.core.storage.files import read_bytes, remove, sweep, write_bytes
-from assay.core.storage.json import write_json, write_jsonl
+from assay.core.records import TRAINING_LOG_COLUMNS, HealthEvent
+from assay.core.storage.files import read_bytes, remove, write_bytes
+from assay.core.storage.json import write_jsonl
 from assay.core.storage.tables import write_csv
-from assay.pipeline.inputs import Inputs
-from assay.pipeline.manifest import manifest_of
 from assay.pipeline.run_folder import RunFolder
 from assay.rollout.dataset.suite import Suite
-from assay.rollout.evaluation.alarms import (
-    COLUMNS,
-    Shares,
-    alarm_said,
-    cuts_in_words,
-    field_rows,
-    field_shares,
-    nested,
-)
+from assay.rollout.evaluation.alarms import COLUMNS, Shares, alarm_said, field_rows, field_shares, nested
 from assay.rollout.evaluation.measures import Row, score_rows, validation_row
 from assay.rollout.tasks.protocol import Task, answer_key
 from assay.training.log.history import History, Validation, Watch
-
-if TYPE_CHECKING:  # torch is not needed to write tables
-    from assay.rollout.policy.processes import Processes
-    from assay.training.checkpoints.store import Checkpoint
 
 PROGRAM = "assay.cli.tools.watch.redraw"
 END = b"end\n"
@@ -158,71 +142,57 @@ SECONDS_BETWEEN_WRITES, SHARE_OF_TIME = 3.0, 0.005
 
 
 class Live:
-    """Publishes a training as it goes. Only the main process writes and speaks.
-
-    As a context, it takes away what an earlier training left, and draws the curves of this one while it goes
-    on; at its end it says why it ended, if early, and draws a last time.
-
-    Args:
-        root: Of the project.
-        inputs: Settings, task and the validation suite.
-        folder: Of the run, whose log has the events.
-        processes: Everyone who trains together.
-        start: Where the training goes on from; None: it begins.
-    """
+    """Publishes a training as it goes. Only the main process writes and speaks."""
 
     def __init__(
         self,
         root: Path,
-        inputs: Inputs,
+        steps: int,
+        history: History,
+        watch: Watch,
+        suite: Suite,
         folder: RunFolder,
-        processes: Processes,
-        start: Checkpoint | None = None,
+        *,
+        main: bool,
     ) -> None:
-        self.history, self.watch = History(), Watch(inputs.task)
-        self._root, self._inputs, self._folder = root, inputs, folder
-        self._processes, self._main, self._start = processes, processes.main, start
-        self._tables = Tables(root, inputs.params.train.steps, self.history, inputs.validation, inputs.task)
-        self._bell = Bell(self.watch)
+        """Publish the history of so many steps into a project, and its events in the log of a run folder."""
+        self._root, self._history, self._folder, self._main = root, history, folder, main
+        self._tables, self._bell = Tables(root, steps, history, suite, watch.task), Bell(watch)
         self._next, self._said = 0.0, set[tuple[str, str]]()
         self._every = seconds_between()
         self._drawer: Drawer | None = None
-        self._manifest: dict[str, Any] = {}
 
-    def __enter__(self) -> Self:
-        begun = self._start is None
-        self.tell("started" if begun else "resumed", {"step": 0 if self._start is None else self._start.step})
-        if self._main:
-            written = (self._root / place_of(name) for name in ("train.json", "train_log.jsonl"))
-            sweep(*(each.parent for each in written), self._root / OBSERVED, self._root / "models")
-            self._manifest = manifest_of(self._root, self._inputs, self._folder, self._processes)
-            self._note(finished=None, chain=None)
-            self.publish()
-            if self._every is not None:
-                self._drawer = Drawer(self._root, self._folder.path / "drawer.log", self._every)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Take away what an earlier training left, and draw the curves of this one while it goes on; at its
+        end, say why it ended, if early, and draw a last time."""
+        self._begin()
         try:
-            if error is None:
-                self.publish()
-                return
+            yield
+            self.publish()
+        except BaseException as error:
             # Why it ended is what has to be said, also on a disk that is full
             with suppress(OSError, RecordError):
                 if isinstance(error, (Interrupted, TrainingStopped)):
                     self.tell("ended early", {"why": str(error).split("\n")[0]})
                 self.publish()
+            raise
         finally:
             if self._drawer is not None:
                 self._drawer.close()
+
+    def _begin(self) -> None:
+        if not self._main:
+            return
+        self.publish()
+        if self._every is not None:
+            self._drawer = Drawer(self._root, self._folder.path / "drawer.log", self._every)
 
     def step(self, step: int, advance: Callable[..., None]) -> None:
         """Show a finished step."""
         if not self._main:
             return
-        reward = self.history.training_log[-1]["reward"]
+        reward = self._history.training_log[-1]["reward"]
         advance(1, f"step {step}, reward {'skipped' if reward is None else f'{reward:+.3f}'}")
         self._bell.ring()
         if time.monotonic() > self._next:
@@ -245,20 +215,6 @@ class Live:
                 f"step {facts['step']}: {facts['what']} is not finite; back to step {facts['to']}, where this"
                 " one is skipped"
             )
-
-    def finish(self, facts: TrainFacts) -> None:
-        """Note and say that a training has come to its end."""
-        self._note(finished=now(), chain=facts.chain)
-        self.tell("finished", {"step": facts.steps, "chosen": facts.chosen_step})
-        say(
-            f"trained {counted(facts.steps, 'steps')}; validation chose step {facts.chosen_step}; health"
-            f" {facts.health.worst}"
-        )
-        if cut := cuts_in_words(self.watch.cuts, len(self.watch.items)):
-            say(cut)
-
-    def _note(self, **end: str | None) -> None:
-        write_json(self._root / OBSERVED / "manifest.json", self._manifest | end)
 
     def publish(self) -> None:
         """Write everything as it stands; a reader never sees half a file."""

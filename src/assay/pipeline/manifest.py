@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from assay.core.evidence_files import place_of
 from assay.core.provenance import environment, git_state, hardware, packages
@@ -12,9 +12,7 @@ from assay.core.storage.json import loads
 from assay.pipeline.inputs import Inputs
 from assay.pipeline.resume import machine_of
 from assay.pipeline.run_folder import RunFolder
-
-if TYPE_CHECKING:  # which brings torch
-    from assay.rollout.policy.processes import Processes
+from assay.rollout.policy.processes import Processes
 
 
 def manifest_of(root: Path, inputs: Inputs, folder: RunFolder, processes: Processes) -> dict[str, Any]:

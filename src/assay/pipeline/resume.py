@@ -165,7 +165,7 @@ def _leaves(name: str, value: Any) -> Iterator[tuple[str, str]]:
 
 @contextmanager
 def kept_meanwhile(
-    root: Path, params: Params, stage: str, reads: Sequence[str], without: Sequence[str] = ()
+    root: Path, params: Params, stage: str, reads: Sequence[str], *others: str, without: Sequence[str] = ()
 ) -> Iterator[tuple[Path, str]]:
     """Give a folder in which a stage keeps what it needs to go on after an interruption, and the key of what
     it computes there; the folder is gone once the block has ended.
@@ -175,13 +175,14 @@ def kept_meanwhile(
         params: Its settings.
         stage: Its name in dvc.yaml.
         reads: READS of its module.
+        others: What else decides the result, such as a policy's digest.
         without: Parameters that decide nothing of what is kept.
 
     Raises:
         RunningAlready: Another call is at it.
     """
     own = run_key(root, params, stage, reads, without).digest
-    key = digest([own, hardware(), machine_of(params.device)])
+    key = digest([own, hardware(), machine_of(params.device), *others])
     folder = scratch_of(root) / stage / key[:16]
     with locked(folder):
         yield folder, key

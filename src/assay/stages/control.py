@@ -10,7 +10,7 @@ from assay.core.console import complain, progress, say
 from assay.core.counting import counted
 from assay.core.errors import TrainingStopped
 from assay.core.evidence_files import folder_of, place_of
-from assay.core.records import ControlFacts
+from assay.core.records import ControlFacts, HealthSummary
 from assay.core.storage.json import write_json
 from assay.pipeline.heldout import open_suites
 from assay.pipeline.policies import BASE, open_policy
@@ -101,8 +101,8 @@ def run(project: Project) -> None:
                     "policy_digest": policy.digest,
                     "chosen_step": trained.chosen_step,
                     "validation_step": by_validation,
-                    "chain": trained.chain,
-                    "health": trained.health,
+                    "chain": str(history.train_log[-1]["chain"]),
+                    "health": HealthSummary.of(history.health, trained.unmeasured),
                     "other_machines": folder.other_machines,
                 }
                 write_json(result, facts.model_copy(update=known))

@@ -17,7 +17,7 @@ from safetensors.torch import save
 from assay.core.config.places import setting
 from assay.core.config.settings import Params
 from assay.core.errors import ConfigError, TrainingError
-from assay.core.records import HealthSummary, HonestFacts, HonestPlay
+from assay.core.records import HealthRule, HonestFacts, HonestPlay
 from assay.core.seeds import derive_seed
 from assay.core.storage.files import write_folder
 from assay.rollout.evaluation.rollout import Lost, Rollout
@@ -29,14 +29,13 @@ Tensors = dict[str, torch.Tensor]
 
 @dataclass(frozen=True, slots=True)
 class TrainedAdapter:
-    """The outcome of a training: the chosen step, its adapter and configuration, the digest over all steps,
-    and what the alarms said of it."""
+    """The outcome of a training: the chosen step, its adapter and configuration, and the alarms that were
+    never measured."""
 
     chosen_step: int
     adapter: Tensors
     adapter_config: dict[str, Any]
-    chain: str
-    health: HealthSummary
+    unmeasured: tuple[HealthRule, ...] = ()
     honest: HonestFacts | None = None
     play: HonestPlay | None = None
 

@@ -18,7 +18,6 @@ from safetensors.torch import save as save_tensors
 from assay.core.console import complain
 from assay.core.decoding import Decoding
 from assay.core.errors import Interrupted, TrainingStopped
-from assay.core.records import HealthSummary
 from assay.core.storage.json import as_written
 from assay.health.rules.commonest import Honest
 from assay.health.rules.rules import Monitor
@@ -268,9 +267,10 @@ class Attempt:
             where = f"after step {step} of {settings.steps}"
             raise Interrupted(name, where=where, exit_code=interruption.exit_code)
         chosen = chosen_step(ledger.history.validations, params.claim.checkpoint_rule, step)
-        alarms, config = ledger.monitor, adapter_config(self.policy)
-        health = HealthSummary.of(ledger.history.health, alarms.unmeasured)
-        return TrainedAdapter(chosen, self._best, config, ledger.chain, health, alarms.facts, alarms.play)
+        alarms = ledger.monitor
+        return TrainedAdapter(
+            chosen, self._best, adapter_config(self.policy), alarms.unmeasured, alarms.facts, alarms.play
+        )
 
     def _watched_from_here(self) -> Monitor:
         """Return the alarms before the first step; a training that goes on has those of its checkpoint."""
