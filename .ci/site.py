@@ -12,7 +12,6 @@ ROOT = Path(__file__).resolve().parents[1]
 REPORT = "evidence/results/report/report.html"
 LIBRARIES = ("verdict", "health", "rollout", "package")
 REFERENCE = "# Reference\n\nWhat the libraries offer, from their docstrings. [api.md](api.md) uses them.\n"
-PLACEHOLDER = "OWNER/assay"  # in commands, for the repository
 LINK = re.compile(r"\]\(((?:\.\./)+[^)#\s]*)(#[^)\s]*)?\)")
 
 
@@ -45,7 +44,6 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """Have every link lead somewhere on the site or in the repository, whose name commands have too."""
+    """Have every link lead somewhere on the site or in the repository."""
     where, repository = f"docs/{page.file.src_uri}", config.repo_url.rstrip("/")
-    markdown = markdown.replace(PLACEHOLDER, "/".join(repository.split("/")[-2:]))
     return LINK.sub(lambda found: f"]({moved_link(where, found[1], repository)}{found[2] or ''})", markdown)

@@ -54,15 +54,23 @@ def test_a_link_to_nothing_is_left_for_the_strict_build_to_refuse() -> None:
     assert HOOKS.moved_link("docs/a.md", "../nothing.md", "https://host/x") == "../nothing.md"
 
 
-def test_commands_on_the_site_name_the_repository_it_is_built_from() -> None:
+def test_links_on_the_site_lead_to_the_repository_it_is_built_from() -> None:
     page, config = (
         SimpleNamespace(file=SimpleNamespace(src_uri="a.md")),
         SimpleNamespace(repo_url="https://h/o/fork/"),
     )
     assert (
-        HOOKS.on_page_markdown("uses: OWNER/assay@1, OWNER/NAME", page, config, [])
-        == "uses: o/fork@1, OWNER/NAME"
+        HOOKS.on_page_markdown("[run](../run)", page, config, []) == "[run](https://h/o/fork/blob/main/run)"
     )
+
+
+NOTEBOOKS = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("notebooks/*.ipynb"))
+
+
+@pytest.mark.parametrize("page", [*PAGES, *NOTEBOOKS, "mkdocs.yml", "action.yml"])
+def test_no_page_has_a_reader_guess_where_the_repository_is(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert not re.search(r"(OWNER|USER|ORG|YOUR[-_]?NAME|<\w+>)/assay\b", text), page
 
 
 def test_the_reference_names_the_libraries_that_have_a_face() -> None:
