@@ -15,7 +15,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from benchmarks import cost, filler, floors, json_base, lean, pages, presets, speed_cpu, speed_page, stock
+from benchmarks import (
+    cost,
+    filler,
+    floors,
+    json_base,
+    lean,
+    pages,
+    presets,
+    real,
+    speed_cpu,
+    speed_page,
+    stock,
+)
 from benchmarks.common import RESULTS
 
 from assay.core.decoding import Decoding
@@ -389,3 +401,50 @@ def test_the_bytes_of_a_page_are_counted_once_each(tmp_path: Path) -> None:
     assert found == {"total": 92, "fonts": 0, "images": 28, "scripts": 37, "styles": 18, "rest": 9}
     kept = json.loads((RESULTS / "pages.json").read_text())["report"]
     assert sum(kept["bytes"].values()) == 2 * kept["bytes"]["total"] and kept["rules_broken"] == 0
+
+
+def test_what_came_of_a_real_run_is_read_from_claim_and_reports_and_is_numbers() -> None:
+    results = ROOT / "evidence/results"
+    places = {"claim": "report", "reports": "report", "base": "base"}
+    read = {
+        name: json.loads((results / folder / f"{name}.json").read_text()) for name, folder in places.items()
+    }
+    assert set(real.READ) == set(places)
+    found = real.came_of(read)
+    assert found["success"]["after"] == read["claim"]["after"] and found["baselines"].keys() >= {"greedy"}
+    assert found["arms"]["pre_eval"]["success_rate"] == read["claim"]["before"]
+    assert {name for name in found["arms"]["post_eval"] if name.startswith("part.")}
+    assert len(json.dumps(found)) < 60_000
+
+
+def test_a_stage_is_measured_with_its_children_and_what_was_killed_counts_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DVC is one that burns processor time in a child, and ends once with an error."""
+    burn = "import time\nwhile time.process_time() < 0.3: pass\nx = b'1' * 2**26"
+    (tmp_path / "dvc.py").write_text(
+        f"import pathlib, subprocess, sys\nsubprocess.run([sys.executable, '-c', {burn!r}], check=True)\n"
+        "lock = pathlib.Path('dvc.lock')\nif lock.exists(): sys.exit()\n"
+        "if not pathlib.Path('tried').exists():\n    pathlib.Path('tried').touch()\n    sys.exit(3)\n"
+        "lock.touch()\nlock.write_text('made')\n"
+    )
+    monkeypatch.setattr(real, "ROOT", tmp_path)
+    kept: dict[str, Any] = {}
+    with pytest.raises(SystemExit, match="3"):
+        real.run_stage("train", kept)
+    first = dict(kept["train"])
+    real.run_stage("train", kept)
+    assert first["cpu_s"] >= 0.3 and kept["train"]["cpu_s"] >= first["cpu_s"] + 0.3
+    assert kept["train"]["largest_mib"] >= 64
+    counted = dict(kept["train"])
+    real.run_stage("train", kept)
+    assert kept["train"] == counted
+
+
+def test_a_measurement_of_a_real_model_lacks_one_where_the_base_is_built_from_scratch(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["real.py"])
+    with pytest.raises(SystemExit, match="2"):
+        real.main()
+    assert "grpo=cpu_smollm2" in capsys.readouterr().out

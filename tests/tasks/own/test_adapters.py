@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import runpy
 import socket
 import subprocess
 import sys
@@ -181,6 +182,12 @@ def test_the_records_are_what_freezing_them_again_gives(tmp_path: Path) -> None:
     splits = ("train", "validation", "heldout")
     asked = [row["prompt"] for split in splits for row in records("rotate_matrix", split)]
     assert len(set(asked)) == len(asked)
+
+
+def test_players_of_sums_say_the_first_number_or_the_sum_of_two() -> None:
+    names = runpy.run_path(str(ROOT / "tasks/chain_sum/task.py"))
+    prompt = "State the final answer to the following arithmetic problem: 12 - 17 + 3 ="
+    assert (names["first"](prompt), names["two_terms"](prompt)) == ("12", "-5")
 
 
 @there("reasoning_gym")
