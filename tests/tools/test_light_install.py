@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from assay.package import checking
 from tests.house import ROOT, SRC
 from tests.tools.judged_files import as_csv, as_jsonl, results
 from tests.tools.log_shapes import CLEAN, play
@@ -90,12 +92,23 @@ def test_judging_planning_grading_and_health_need_no_more(project: Path, blocked
         assert done.returncode == codes.get(words[0], 0), f"{words}: {done.stdout}{done.stderr}"
 
 
+def test_a_run_is_not_checked_halfway_before_a_package_is_missed(
+    blocked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert set(checking.NEEDED) <= set(blocked.split(","))
+    monkeypatch.setattr(checking, "NEEDED", ("sys", "no_such_package"))
+    with pytest.raises(ModuleNotFoundError, match="no_such_package"):
+        checking._demand_packages()
+
+
 def test_a_command_that_lacks_a_package_says_which_and_how_to_get_it(project: Path, blocked: str) -> None:
     words = ("--tasks", "data/words/validation.jsonl", "--task", "words")
     done = call(blocked, "evaluate", *words, "--policy", "models", cwd=project)
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert "expected the package torch, found that it is not installed" in done.stderr
-    assert done.stderr.count("Fix: pip install -r requirements.txt") == 1
+    (fix,) = re.findall(r"Fix: pip install -r (\S+) -c (\S+);", done.stderr)
+    assert [Path(each).name for each in fix] == ["requirements.txt", "constraints.txt"]
+    assert all((project / each).is_file() for each in fix), "wherever the command was typed"
     # A model that is served is asked without it; here nobody listens.
     served = ("--served", "http://127.0.0.1:9/v1", "--model", "m", "--retries", "0", "--items", "2")
     done = call(blocked, "evaluate", *words, *served, cwd=project)

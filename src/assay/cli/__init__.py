@@ -20,6 +20,7 @@ import typer
 from assay.cli import config, data, episodes, results, runs, stages, task
 from assay.cli.moved import Command, Group, TopLevel
 from assay.cli.naming import name_settings_of
+from assay.core.beside import beside
 from assay.core.console import complain, say
 from assay.core.errors import AssayError, EnvironmentFailure, Interrupted, TrainingStopped
 
@@ -157,9 +158,10 @@ def main() -> None:
         if package == "assay":
             raise
         complain(f"assay: this command expected the package {package}, found that it is not installed.")
+        wanted, pins = (beside(name) or name for name in ("requirements.txt", "constraints.txt"))
         complain(
-            "Fix: pip install -r requirements.txt -c constraints.txt, as ./run does; pip install . alone is"
-            " enough for plan, judge, episodes, runs health, evaluate --served, and verify of judgements"
+            f"Fix: pip install -r {wanted} -c {pins}; without, plan, judge, episodes, runs health,"
+            " evaluate --served, and verify of judgements work"
         )
         raise SystemExit(1) from None
     except OSError as error:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -44,6 +45,7 @@ from assay.stages.packing.layout import NAME
 
 RECIPE, SHARED = "recipe.json", "shared"  # of a package of seeds: its numbers, and what all runs share
 _LEVELS: tuple[Level, ...] = ("V1", "V2", "V3")
+NEEDED = ("huggingface_hub",)  # by the checks of a run, not those of a judgement
 FIX = "name a package: dist/assay-package.tar, its .tar.gz, or the folder it was unpacked into"
 
 
@@ -246,6 +248,7 @@ def verified(
             elif sound and holds_judgement(root):
                 yield from check_judgement(root, work, other_code=asked.other_code)
             elif sound:
+                _demand_packages()
                 from assay.package.verification.levels import (
                     all_levels,  # heavy, and of no use for what is no package
                 )
@@ -279,6 +282,17 @@ def verified(
             yield from _on_demand(
                 root, asked, sound and (signed is None or signed.outcome == "passed"), copied
             )
+
+
+def _demand_packages() -> None:
+    """Say at once, and not after half a minute of checks, which package a run cannot be checked without.
+
+    Raises:
+        ModuleNotFoundError: One is not installed.
+    """
+    for name in NEEDED:
+        if find_spec(name) is None:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
 def _bill_beside(package: Path) -> Path:
