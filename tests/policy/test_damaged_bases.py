@@ -108,6 +108,7 @@ HARMS: dict[str, Harm] = {
         without("model.safetensors")(folder),
         (folder / "model.safetensors").symlink_to("/dev/zero"),
     ),
+    "a weight that is missing": lambda folder: _fewer_weights(folder),
     "a tokenizer with more words than rows": lambda folder: _more_words(folder),
     **{f"hidden_size {odd!r}": says("config.json", hidden_size=odd) for odd in ODD if odd is not True},
     **{
@@ -118,6 +119,12 @@ HARMS: dict[str, Harm] = {
     **{f"model_type {odd!r}": says("config.json", model_type=odd) for odd in ("", {}, 5, None, "nothing")},
     **{f"layer_types {odd!r}": says("config.json", layer_types=odd) for odd in ("", {}, [5], ["x"])},
 }
+
+
+def _fewer_weights(folder: Path) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    del tensors[next(name for name in tensors if "mlp.up_proj" in name)]
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
 
 
 def _more_words(folder: Path) -> None:

@@ -4,11 +4,11 @@ what makes its computations repeat bit by bit."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
@@ -154,7 +154,10 @@ def load(
     if adapter is not None and adapter.is_dir():
         refuse_odd_files(adapter)
     with refuse_unreadable("a readable model", where=where, fix="./run dvc repro base train"):
-        model: Any = AutoModelForCausalLM.from_pretrained(base, **arguments)
+        model, told = cast(Any, AutoModelForCausalLM).from_pretrained(
+            base, output_loading_info=True, **arguments
+        )
+        _refuse_made_up(told["missing_keys"], base.name)
         if quantization is None:
             model = model.to(target)
         elif target.type == "cpu":
@@ -172,6 +175,26 @@ def load(
     of_base = digest_folder(base)
     own = of_base if adapter is None else adapted_digest(of_base, adapter)
     return Policy(model, tokenizer, dialogue, own, of_base)
+
+
+NAMED = 3  # weights that a message names
+
+
+def _refuse_made_up(missing: Collection[str], where: str) -> None:
+    """Refuse weights that no file holds: transformers fills them with random numbers, others each time.
+
+    Raises:
+        PolicyError: Names some of them.
+    """
+    if missing:
+        named = ", ".join(sorted(missing)[:NAMED])
+        more = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
+        raise PolicyError(
+            "a weight for each parameter",
+            found=f"none of {named}{more}, which would be made up",
+            where=where,
+            fix="take its files again",
+        )
 
 
 def _look_at(model: Any, tokenizer: PreTrainedTokenizerBase, where: str) -> None:
