@@ -14,6 +14,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 
 from assay.core.config.places import setting
+from assay.core.console import complain
 from assay.core.errors import ConfigError, PolicyError
 from assay.rollout.policy.base.model_files import TOKENIZERS, own_code, refuse_odd_files, refuse_unreadable
 from assay.rollout.policy.digests import adapted_digest, digest_folder
@@ -155,9 +156,19 @@ def load(
         refuse_odd_files(adapter)
     with refuse_unreadable("a readable model", where=where, fix="./run dvc repro base train"):
         model, told = cast(Any, AutoModelForCausalLM).from_pretrained(
-            base, output_loading_info=True, **arguments
+            base, output_loading_info=True, ignore_mismatched_sizes=True, **arguments
         )
         _refuse_made_up(told["missing_keys"], base.name)
+        for name, there, asked in sorted(told["mismatched_keys"]):
+            raise PolicyError(
+                f"{name} of shape {list(asked)}, as config.json asks for",
+                found=f"{list(there)}",
+                where=base.name,
+                fix="take its files again",
+            )
+        if told["unexpected_keys"]:
+            n, first = len(told["unexpected_keys"]), min(told["unexpected_keys"])
+            complain(f"{base.name}: {n} weights of its files are no part of the model (first: {first})")
         if quantization is None:
             model = model.to(target)
         elif target.type == "cpu":

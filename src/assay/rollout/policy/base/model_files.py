@@ -180,7 +180,9 @@ def said(error: BaseException) -> str:
     >>> said(KeyError("layers")), said(ValueError("no such file"))
     ("KeyError: 'layers'", 'no such file')
     """
-    first = next((line.strip() for line in str(error).split("\n") if line.strip()), "")[:_SHOWN]
+    lines = [line.strip() for line in str(error).split("\n") if line.strip()]
+    # A heading says nothing without what stands below it
+    first = " ".join(lines[: 2 if lines and lines[0].endswith(":") else 1])[:_SHOWN]
     if isinstance(error, OSError | ValueError) and first:
         return first
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
