@@ -13,6 +13,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, Gemma2Config, LlamaConfig, Qwen3Config
 
+from assay.checks.doctor.preflight import read_ahead
+from assay.checks.doctor.weights import lora_findings
 from assay.core.config.reading import parse_params
 from assay.core.errors import AssayError, ConfigError, PolicyError, TaskError
 from assay.core.records import Episode
@@ -164,6 +166,25 @@ def test_a_gate_that_was_too_high_is_lowered_without_learning_again(
     base.run(fine_tuned(tmp_path))
     facts = read_record(project.results("base.json"), BaseFacts, fix="")
     assert facts.digest == digest_folder(tmp_path / "models/base")
+
+
+@pytest.mark.parametrize(
+    ("changes", "level", "said"),
+    [
+        ({"target_modules": ["nothing"]}, "fault", "no linear module named nothing"),
+        ({"r": 10_000, "alpha": 10_000}, "warning", "10000: more than full rank"),
+    ],
+)
+def test_an_adapter_of_fine_tuning_is_looked_at_ahead(
+    tmp_path: Path, changes: dict[str, Any], level: str, said: str
+) -> None:
+    project = fine_tuned(tmp_path, lora=LORA | changes)
+    policy = read_ahead(project.params, project.inputs("train").task, project.root)
+    assert policy is not None
+    found = {each.check: each for each in lora_findings(policy.model, project.params)}
+    odd = [each for name, each in found.items() if name.endswith("of SFT") and each.level != "ok"]
+    assert [each.level for each in odd] == [level] and said in odd[0].found
+    assert "base.warm_start.lora" in odd[0].where and found["LoRA rank"].level == "ok"
 
 
 UNFIT: list[tuple[dict[str, Any], dict[str, Any], str]] = [

@@ -11,6 +11,7 @@ from assay.checks.doctor.texts import Prompts
 from assay.checks.findings import DoctorCheck, Finding, error_finding
 from assay.core.config.places import setting
 from assay.core.config.settings import Params
+from assay.core.config.training import LoraSettings
 from assay.core.counting import counted
 from assay.rollout.policy.model import Policy
 from assay.training.adapter import adapted_modules, finite, refused_targets
@@ -51,17 +52,23 @@ def _rows(policy: Policy, rendered: Prompts) -> Finding:
 def lora_findings(model: Any, params: Params) -> list[Finding]:
     """Return whether the LoRA targets name something that can be adapted, and whether the rank makes sense
     there."""
-    lora = params.train.lora
-    refusal = refused_targets(model, lora.target_modules)
-    if refusal is not None:
-        return [error_finding("LoRA targets", refusal)]
+    found = _lora_findings(model, params.train.lora, "train.lora")
+    if params.sft is not None and params.sft.lora is not None:
+        told = _lora_findings(model, params.sft.lora, "base.warm_start.lora")
+        found += [each.model_copy(update={"check": f"{each.check} of SFT"}) for each in told]
+    return found
+
+
+def _lora_findings(model: Any, lora: LoraSettings, name: str) -> list[Finding]:
+    named = "names of inner linear modules of the base"
+    targets = DoctorCheck("LoRA targets", named, setting(f"{name}.target_modules"))
+    if (refusal := refused_targets(model, lora.target_modules)) is not None:
+        return [error_finding("LoRA targets", refusal).model_copy(update={"where": targets.where})]
     adapted = adapted_modules(model, lora.target_modules)
     smallest = min(min(columns, rows) for _, columns, rows in adapted)
-    named = "names of inner linear modules of the base"
-    targets = DoctorCheck("LoRA targets", named, setting("train.lora.target_modules"))
     expected = f"at most {smallest}, the smallest side of what is adapted"
-    found, fix = f"{lora.r}: more than full rank", f"train.lora.r: {max(1, smallest // 4)}"
-    rank = DoctorCheck("LoRA rank", expected, setting("train.lora.r"))
+    found, fix = f"{lora.r}: more than full rank", f"{name}.r: {max(1, smallest // 4)}"
+    rank = DoctorCheck("LoRA rank", expected, setting(f"{name}.r"))
     return [
         targets.ok(f"{len(adapted)} modules"),
         rank.judge(found, fix, doubtful=lora.r > smallest, ok=str(lora.r)),
