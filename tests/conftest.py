@@ -8,7 +8,7 @@ import gc
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -164,6 +164,14 @@ def _kept(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     mine = tmp_path_factory.getbasetemp()
     kept.FOLDER = (mine.parent if hasattr(request.config, "workerinput") else mine) / "kept"
     kept.FOLDER.mkdir(exist_ok=True)
+
+
+@pytest.fixture(autouse=True)
+def _default_products() -> Iterator[None]:
+    """Have a test multiply by the default library, whatever models were loaded before it."""
+    yield
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.set_float32_matmul_precision("highest")
 
 
 @pytest.fixture(scope="session", autouse=True)

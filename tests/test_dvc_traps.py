@@ -268,8 +268,9 @@ def test_a_stage_that_fails_leaves_what_git_ignores_as_it_was(project: Path) -> 
     config.write_text(
         config.read_text()
         .replace("copy_accuracy: 0.0", "copy_accuracy: 1.0")
-        .replace("steps: 10,", "steps: 1,")
-        .replace("steps: 120,", "steps: 1,")
+        .replace("steps: 100,", "steps: 1,")
+        .replace("steps: 300,", "steps: 1,")
+        .replace("drill_pool: 2000", "drill_pool: 50")
     )
     use(project, grpo=None, task=None, seed=None)
     # A base that reads nothing off is refused, after models/ was there

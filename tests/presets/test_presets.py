@@ -129,7 +129,7 @@ def test_the_page_says_of_each_preset_what_it_sets_and_what_was_forecast() -> No
             assert licence == "Apache-2.0" or f"{model} ({licence})" in page
 
 
-def test_the_preset_of_a_package_shows_answers_to_one_half_and_plays_against_more_of_the_same() -> None:
+def test_the_preset_of_a_package_shows_few_answers_and_plays_against_more_of_the_same() -> None:
     params = parse_params(values_of("cpu_smollm2", "structured"))
     assert isinstance(params.base, PretrainedBase) and params.sft is not None
     assert params.base.sha256 and (params.device, params.threads, params.generation.surface) == (
@@ -137,7 +137,7 @@ def test_the_preset_of_a_package_shows_answers_to_one_half_and_plays_against_mor
         2,
         "json",
     )
-    assert params.evaluation.rivals.more_sft == params.sft.steps and "random_reward" in params.claim.controls
+    assert params.evaluation.rivals.more_sft > params.sft.steps and "random_reward" in params.claim.controls
 
 
 @pytest.mark.parametrize("preset", SHAPES)

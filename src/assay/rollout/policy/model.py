@@ -269,6 +269,7 @@ def pin(threads: int, *, deterministic: bool, device: str) -> None:
     """
     keep_freed_memory()
     torch.set_num_threads(threads)
+    torch.set_float32_matmul_precision("highest")  # until a model is loaded that is wide (`choose_products`)
     if deterministic and os.environ.get(CUBLAS_VARIABLE) not in CUBLAS_WORKSPACES:
         os.environ[CUBLAS_VARIABLE] = CUBLAS_WORKSPACES[0]
     torch.use_deterministic_algorithms(deterministic)
