@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -126,8 +126,9 @@ def audit(
     plan = None
     if options.fix_splits:
         chosen = (options.data, options.fractions, options.seed)
-        plan = splits.plan(project, tasks, *chosen, force=options.force)
-        plan = replace(plan, whole_families=options.whole_families)
+        plan = splits.plan(
+            project, tasks, *chosen, force=options.force, whole_families=options.whole_families
+        )
     audited = tool.run(
         project, tasks, options.out, tool.selection_for(project.root, task).presets, options.root
     )

@@ -51,11 +51,20 @@ class Plan:
     root: str  # dataset.root of the new preset
     fractions: tuple[float, float, float]
     seed: int
-    whole_families: bool = False  # whether the records of a family are in one split
+    whole_families: bool  # whether the records of a family are in one split
 
 
-def plan(project: Project, tasks: Path, data: Path | None, fractions: str, seed: int, *, force: bool) -> Plan:
-    """Return where the splits of a tasks file go, before any work is done; families may be split.
+def plan(
+    project: Project,
+    tasks: Path,
+    data: Path | None,
+    fractions: str,
+    seed: int,
+    *,
+    force: bool,
+    whole_families: bool,
+) -> Plan:
+    """Return where the splits of a tasks file go, before any work is done.
 
     Raises:
         ConfigError: A name or fraction that cannot be.
@@ -85,7 +94,7 @@ def plan(project: Project, tasks: Path, data: Path | None, fractions: str, seed:
             expected, found = f"a preset with dataset.root: {root}, or none", f"dataset.root: {named}"
             fix = "choose --data with another last part, or remove the preset"
             raise DataError(expected, found=found, where=f"configs/task/{folder.name}.yaml", fix=fix)
-    return Plan(folder.name, folder, root, _fractions(fractions), seed)
+    return Plan(folder.name, folder, root, _fractions(fractions), seed, whole_families)
 
 
 def write(project: Project, preset: str, audited: Audited, made: Plan) -> None:

@@ -3,7 +3,6 @@ and arithmetic."""
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from assay.core.counting import counted
 from assay.core.errors import AssayError, PolicyError
 from assay.rollout.policy.base.model_files import refuse_odd_files, refuse_unreadable
 from assay.rollout.policy.base.pretrained import find
+from assay.rollout.policy.memory import memory_limit
 from assay.rollout.policy.model import Policy
 from assay.rollout.policy.renderer import Dialogue
 from assay.training.rollouts import untouched
@@ -288,5 +288,5 @@ def in_gib(size: int) -> str:
 
 def _bytes_here(device: str) -> int | None:
     if device == "cpu":
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        return memory_limit()
     return int(torch.cuda.mem_get_info()[1]) if torch.cuda.is_available() else None
